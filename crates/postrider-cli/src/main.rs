@@ -1,0 +1,2 @@
+//! The `postrider` command.
+fn main() {}

@@ -1,0 +1,23 @@
+//! Private servers for Postrider's own tests: a PostgreSQL cluster per test process, a fresh migrated database per
+//! test, a pgbouncer, and a proxy that counts round trips. Every test of the workspace calls it; nothing that is
+//! published may depend on it. A helper here panics when it cannot do its work, with what to do about it, and leaves
+//! neither a process nor a directory behind, even when the test process is killed.
+
+mod account;
+mod binaries;
+mod cache;
+mod cluster;
+mod database;
+mod error;
+mod pgbouncer;
+mod processes;
+mod psql;
+mod supervisor;
+mod template;
+mod wire;
+
+pub use cluster::Cluster;
+pub use database::{Database, database};
+pub use pgbouncer::PgBouncer;
+pub use psql::{PsqlOutput, psql};
+pub use wire::WireCounter;

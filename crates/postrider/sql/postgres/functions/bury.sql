@@ -1,0 +1,46 @@
+-- Makes unleased deliveries of one sink dead letters, with the error of their last attempt.
+-- Caller: end_leases, which holds the rows' locks. Internal; complete_many does the same for rows it still leases.
+-- Transition: pending -> dead. A lane head in a sink whose on_dead is `park` keeps its row with due_at = infinity,
+-- which holds the lane; anything else leaves the hot table.
+create or replace function :"schema".bury(sink text, message_ids uuid[], reason text, at_time timestamptz)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    v_parks constant boolean := parks(bury.sink);
+begin
+    insert into dead_letter (message_id, sink, died_at, reason, priority, tenant_id, lane, sequence_id, attempt_no,
+                             attempt_count, parked, error_code, error_message)
+    select d.message_id, d.sink, bury.at_time, bury.reason, d.priority, d.tenant_id, d.lane, d.sequence_id,
+           d.attempt_no, d.attempt_count, d.lane is not null and v_parks, a.error_code, a.error_message
+    from unnest(bury.message_ids) i (id)
+    join delivery d on d.message_id = i.id and d.sink = bury.sink
+    left join attempt a on a.message_id = d.message_id and a.sink = d.sink and a.attempt_no = d.attempt_no;
+
+    delete from delivery d
+    using unnest(bury.message_ids) i (id)
+    where d.message_id = i.id and d.sink = bury.sink and not (d.lane is not null and v_parks);
+
+    update delivery d
+    set due_at = 'infinity'
+    from unnest(bury.message_ids) i (id)
+    where d.message_id = i.id and d.sink = bury.sink and d.lane is not null and v_parks;
+end
+$$;
+comment on function :"schema".bury(text, uuid[], text, timestamptz) is 'Internal: pending deliveries become dead letters.';
+
+-- Whether a dead lane head holds its lane in this sink. Internal.
+create or replace function :"schema".parks(sink text)
+    returns boolean
+    language sql stable
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select coalesce((select s.on_dead = 'park' from sink s where s.name = parks.sink), true)
+$$;
+comment on function :"schema".parks(text) is 'Internal: true unless the sink skips dead lane heads.';

@@ -1,0 +1,112 @@
+-- Leases up to batch_size deliveries of one sink to one worker, under one new token.
+-- Caller: a relay, or any worker in any language. One statement, one round trip, never waits.
+-- Transition: pending -> leased (attempt_no and attempt_count go up: a crash counts);
+--   lease ended -> ZOMBIE_REQUEUE recorded -> leased to the caller; out of attempts -> dead letter, not handed out.
+-- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes.
+-- Index: theirs, then delivery_pk and message_pk. No lease column is indexed, so every lease is a HOT update.
+-- Zero rows: nothing is due, the sink is paused, or `hop_limit` lane heads were looked at and all were blocked.
+--
+-- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
+-- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves.
+-- The session remembers it in a custom setting: only a hint where to look first, forgotten with the session.
+create or replace function :"schema".claim(
+    worker_id      text,
+    batch_size     integer,
+    lease_seconds  numeric,
+    sink           text        default 'default',
+    max_attempts   integer     default 10,
+    tenant_id      uuid        default null,
+    lane_run       integer     default 100,
+    due_from       timestamptz default '-infinity',
+    hop_limit      integer     default 10000
+)
+    returns setof :"schema".claimed
+    language plpgsql security definer
+    rows 100
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set enable_bitmapscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+    set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_now         constant timestamptz := clock_timestamp();
+    v_token       constant uuid := gen_random_uuid();
+    v_cursor      text;
+    v_start_lane  text;
+    v_lanes       record;
+    v_ids         uuid[];
+    v_tails       bigint[];
+    v_room        integer;
+begin
+    if claim.worker_id is null or claim.worker_id = '' or octet_length(claim.worker_id) > 255 then
+        raise exception 'worker_id must be 1 to 255 bytes of text' using errcode = '22023';
+    elsif claim.batch_size is null or claim.batch_size not between 1 and 10000 then
+        raise exception 'batch_size must be between 1 and 10000' using errcode = '22023';
+    elsif claim.lease_seconds is null or not (claim.lease_seconds > 0 and claim.lease_seconds <= 86400) then
+        raise exception 'lease_seconds must be more than 0 and at most 86400' using errcode = '22023';
+    elsif claim.sink is null or claim.sink = '' or octet_length(claim.sink) > 255 then
+        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
+    elsif claim.max_attempts is null or claim.max_attempts not between 1 and 1000000 then
+        raise exception 'max_attempts must be between 1 and 1000000' using errcode = '22023';
+    elsif claim.lane_run is null or claim.lane_run not between 1 and 10000 then
+        raise exception 'lane_run must be between 1 and 10000' using errcode = '22023';
+    elsif claim.hop_limit is null or claim.hop_limit not between 1 and 1000000 then
+        raise exception 'hop_limit must be between 1 and 1000000' using errcode = '22023';
+    elsif claim.due_from is null then
+        raise exception 'due_from must not be null' using errcode = '22023';
+    end if;
+    if exists (select from sink s where s.name = claim.sink and s.paused) then
+        return;
+    end if;
+
+    -- Lanes, up to half of the batch; then what has no lane; then lanes again if there is room.
+    v_cursor := 'postrider.cursor_' || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
+    v_start_lane := coalesce(current_setting(v_cursor, true), '');
+    v_lanes := claim_lanes(claim.sink, claim.tenant_id, (claim.batch_size + 1) / 2, v_now, claim.max_attempts,
+        claim.lane_run, v_start_lane, claim.hop_limit, 1, v_start_lane);
+    v_ids := v_lanes.message_ids;
+    v_tails := v_lanes.lane_tails;
+    v_ids := v_ids || array(select d.message_id from claim_due(claim.sink, claim.tenant_id,
+        claim.batch_size - cardinality(v_ids), v_now, claim.due_from) d);
+    v_room := claim.batch_size - cardinality(v_ids);
+    if v_room > 0 and v_lanes.leg <= 2 then
+        v_tails := v_tails || array_fill(null::bigint, array[cardinality(v_ids) - cardinality(v_tails)]);
+        v_lanes := claim_lanes(claim.sink, claim.tenant_id, v_room, v_now, claim.max_attempts,
+            claim.lane_run, v_start_lane, claim.hop_limit, v_lanes.leg, v_lanes.after_lane);
+        v_ids := v_ids || v_lanes.message_ids;
+        v_tails := v_tails || v_lanes.lane_tails;
+    end if;
+    if v_lanes.after_lane <> v_start_lane then
+        perform set_config(v_cursor, v_lanes.after_lane, false);
+    end if;
+    if v_ids = '{}' then
+        return;
+    end if;
+
+    perform end_leases(claim.sink, v_ids, claim.max_attempts, v_now);
+
+    return query
+    with leased as (
+        update delivery d
+        set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
+            claimed_at = v_now, lease_expires_at = v_now + claim.lease_seconds * interval '1 second',
+            lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
+        from unnest(v_ids, v_tails) i (id, lane_tail)
+        -- What end_leases has just buried is gone or parked: not due.
+        where d.message_id = i.id and d.sink = claim.sink and d.due_at <= v_now
+        returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
+                  d.claimed_at, d.lease_expires_at
+    )
+    select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
+           m.headers, m.payload, m.body, m.content_type, m.occurred_at, l.due_at, l.attempt_no, l.attempt_count,
+           l.lease_token, l.claimed_at, l.lease_expires_at
+    from leased l join message m on m.id = l.message_id
+    order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;
+end
+$$;
+comment on function :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer) is
+    'Leases up to batch_size due deliveries of a sink to a worker, in delivery order.';

@@ -1,0 +1,84 @@
+-- Picks and locks up to `room` due deliveries without a lane: priority first, then due time, then id.
+-- Caller: claim, in whose transaction the locks stand. Internal.
+-- Locks: each picked row, FOR UPDATE SKIP LOCKED, so claimers neither overlap nor wait.
+-- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, landing on the
+--   earliest due time of each, so deliveries not yet due cost one probe a priority, however many they are.
+-- Zero rows: nothing without a lane is due.
+create or replace function :"schema".claim_due(
+    sink text, tenant_id uuid, room integer, at_time timestamptz, due_from timestamptz
+)
+    returns table (message_id uuid)
+    language plpgsql
+    rows 100
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set enable_bitmapscan = off
+    set enable_sort = off
+    set jit = off
+as $$
+#variable_conflict use_column
+begin
+    if claim_due.tenant_id is null then
+        return query
+        with recursive level as (
+            (select d.priority, d.due_at from delivery d
+             where d.sink = claim_due.sink and d.lane is null
+             order by d.priority desc, d.due_at limit 1)
+            union all
+            select n.priority, n.due_at
+            from level l
+            cross join lateral (
+                select d.priority, d.due_at from delivery d
+                where d.sink = claim_due.sink and d.lane is null and d.priority < l.priority
+                order by d.priority desc, d.due_at limit 1
+            ) n
+        )
+        select p.message_id
+        from level l
+        cross join lateral (
+            select d.message_id from delivery d
+            where d.sink = claim_due.sink and d.lane is null and d.priority = l.priority
+              and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
+              and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
+            order by d.due_at, d.message_id
+            limit claim_due.room
+            for update skip locked
+        ) p
+        where l.due_at <= claim_due.at_time
+        limit claim_due.room;
+    else
+        return query
+        with recursive level as (
+            (select d.priority, d.due_at from delivery d
+             where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
+             order by d.priority desc, d.due_at limit 1)
+            union all
+            select n.priority, n.due_at
+            from level l
+            cross join lateral (
+                select d.priority, d.due_at from delivery d
+                where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
+                  and d.priority < l.priority
+                order by d.priority desc, d.due_at limit 1
+            ) n
+        )
+        select p.message_id
+        from level l
+        cross join lateral (
+            select d.message_id from delivery d
+            where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
+              and d.priority = l.priority
+              and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
+              and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
+            order by d.due_at, d.message_id
+            limit claim_due.room
+            for update skip locked
+        ) p
+        where l.due_at <= claim_due.at_time
+        limit claim_due.room;
+    end if;
+end
+$$;
+comment on function :"schema".claim_due(text, uuid, integer, timestamptz, timestamptz) is
+    'Internal to claim: locks due deliveries without a lane.';

@@ -1,0 +1,114 @@
+-- Picks and locks runs of lane deliveries: from each free lane, its lowest numbers in sequence.
+-- Caller: claim_lanes, in whose transaction the locks stand. Internal.
+-- Locks: each picked row, FOR UPDATE SKIP LOCKED. A claimer that cannot lock a lane's head leaves the lane alone.
+-- Index: delivery_lane (delivery_lane_of_tenant to find one tenant's lanes). It hops from lane head to lane head,
+--   beginning after `after_lane`, so a blocked lane costs one probe, whatever waits in it. At most `hop_limit` heads
+--   are looked at; the caller goes on from the last one.
+-- A lane is free when its lowest number is due, unleased (or its lease has ended), and no lease lives on the numbers
+-- handed out together with it (lane_tail): a lane is in one hand at a time.
+-- Lock, then check: a row that changed since this statement began is not taken (attempt_no tells), and neither is
+-- anything behind it in its lane.
+-- Zero rows: every lane up to `up_to_lane` was looked at and none is free. A row with message_id null: the hop limit
+-- was reached at this lane.
+create or replace function :"schema".claim_lane_runs(
+    sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
+    lane_run integer, after_lane text, up_to_lane text, hop_limit integer
+)
+    returns table (message_id uuid, lane text, lane_tail bigint)
+    language plpgsql
+    rows 100
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set enable_bitmapscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+    set jit = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive hop as (
+        select h.lane, h.open, 1 as hops
+        from (
+            (select d.lane, d.due_at <= claim_lane_runs.at_time
+                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open
+             from delivery d
+             where claim_lane_runs.tenant_id is null and d.sink = claim_lane_runs.sink
+               and d.lane > claim_lane_runs.after_lane and d.lane is not null
+             order by d.lane, d.sequence_id limit 1)
+            union all
+            (select d.lane, true
+             from delivery d
+             where claim_lane_runs.tenant_id is not null and d.sink = claim_lane_runs.sink
+               and d.tenant_id = claim_lane_runs.tenant_id and d.lane > claim_lane_runs.after_lane and d.lane is not null
+             order by d.lane limit 1)
+        ) h
+        where claim_lane_runs.up_to_lane is null or h.lane <= claim_lane_runs.up_to_lane
+        union all
+        select n.lane, n.open, l.hops + 1
+        from hop l
+        cross join lateral (
+            (select d.lane, d.due_at <= claim_lane_runs.at_time
+                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open
+             from delivery d
+             where claim_lane_runs.tenant_id is null and d.sink = claim_lane_runs.sink
+               and d.lane > l.lane and d.lane is not null
+             order by d.lane, d.sequence_id limit 1)
+            union all
+            (select d.lane, true
+             from delivery d
+             where claim_lane_runs.tenant_id is not null and d.sink = claim_lane_runs.sink
+               and d.tenant_id = claim_lane_runs.tenant_id and d.lane > l.lane and d.lane is not null
+             order by d.lane limit 1)
+        ) n
+        where l.hops < claim_lane_runs.hop_limit
+          and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
+    )
+    select r.message_id, l.lane, r.lane_tail
+    from hop l
+    left join lateral (
+        select k.message_id, max(k.sequence_id) over () as lane_tail
+        from (
+            select o.message_id, o.sequence_id, o.place, row_number() over (order by o.place) as locked_place
+            from (
+                select d.message_id, d.sequence_id, p.place
+                from (
+                    select w.message_id, w.attempt_no, row_number() over low_to_high as place,
+                           bool_and(w.free) over low_to_high as all_free,
+                           bool_or(w.exhausted) over low_to_high as one_exhausted,
+                           bool_or(w.busy) over low_to_high as one_busy
+                    from (
+                        select d.message_id, d.sequence_id, d.attempt_no,
+                               d.due_at <= claim_lane_runs.at_time
+                               and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
+                               and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free,
+                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted,
+                               d.lane_tail > d.sequence_id and exists (
+                                   select from delivery t
+                                   where t.sink = d.sink and t.lane = d.lane and t.lane is not null
+                                     and t.sequence_id > d.sequence_id and t.sequence_id <= d.lane_tail
+                                     and t.lease_expires_at > claim_lane_runs.at_time) as busy
+                        from delivery d
+                        where d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+                        order by d.sequence_id
+                        limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
+                    ) w
+                    window low_to_high as (order by w.sequence_id)
+                ) p
+                join delivery d on d.message_id = p.message_id and d.sink = claim_lane_runs.sink
+                where p.all_free and p.one_busy is not true and (p.place = 1 or not p.one_exhausted)
+                  and d.attempt_no = p.attempt_no and d.due_at <= claim_lane_runs.at_time
+                  and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
+                order by p.place
+                for update of d skip locked
+            ) o
+        ) k
+        where k.locked_place = k.place
+    ) r on l.open
+    where r.message_id is not null or l.hops = claim_lane_runs.hop_limit
+    limit claim_lane_runs.room;
+end
+$$;
+comment on function :"schema".claim_lane_runs(text, uuid, integer, timestamptz, integer, integer, text, text, integer) is
+    'Internal to claim_lanes: locks runs of free lanes.';

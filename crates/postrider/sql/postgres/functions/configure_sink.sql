@@ -1,0 +1,62 @@
+-- What an operator sets about sinks and routes. A sink needs no row to exist: a row holds what is not the default.
+-- Routes concern new messages only: a delivery keeps the sink it was written for.
+
+create or replace function :"schema".configure_sink(
+    sink text, paused boolean default null, on_dead text default null
+)
+    returns void
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if configure_sink.sink is null or configure_sink.sink = '' or octet_length(configure_sink.sink) > 255 then
+        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
+    elsif configure_sink.on_dead not in ('park', 'skip') then
+        raise exception 'on_dead must be park or skip' using errcode = '22023';
+    end if;
+    insert into sink as s (name, paused, on_dead)
+    values (configure_sink.sink, coalesce(configure_sink.paused, false), coalesce(configure_sink.on_dead, 'park'))
+    on conflict (name) do update
+    set paused = coalesce(configure_sink.paused, s.paused), on_dead = coalesce(configure_sink.on_dead, s.on_dead);
+    if configure_sink.paused is false then
+        perform notify_sleepers();
+    end if;
+end
+$$;
+comment on function :"schema".configure_sink(text, boolean, text) is
+    'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped.';
+
+create or replace function :"schema".add_route(sink text, topic text default '*', namespace text default '*')
+    returns boolean
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if not coalesce(octet_length(add_route.sink) between 1 and 255 and octet_length(add_route.topic) between 1 and 255
+                    and octet_length(add_route.namespace) between 1 and 255, false)
+    then
+        raise exception 'sink, topic and namespace must each be 1 to 255 bytes of text' using errcode = '22023';
+    end if;
+    insert into route (namespace, topic, sink) values (add_route.namespace, add_route.topic, add_route.sink)
+    on conflict do nothing;
+    return found;
+end
+$$;
+comment on function :"schema".add_route(text, text, text) is
+    'Sends new messages of a topic (* stands for any characters) to a sink; false if the route was there.';
+
+create or replace function :"schema".remove_route(sink text, topic text default '*', namespace text default '*')
+    returns boolean
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    delete from route r
+    where r.sink = remove_route.sink and r.topic = remove_route.topic and r.namespace = remove_route.namespace;
+    return found;
+end
+$$;
+comment on function :"schema".remove_route(text, text, text) is 'Removes a route; false if there was none.';

@@ -1,0 +1,196 @@
+-- Thousands of messages in one call, in the caller's transaction: arrays in, one row per input out, in input order.
+-- Caller: producers, `postrider enqueue`, and enqueue (a batch of one).
+-- Transition: nothing -> pending, one delivery for each sink that the topic is routed to (`default` if to none).
+-- Locks: dedupe keys in key order, then lanes in lane order, so that two batches never wait for each other in a
+--   circle; a lane's row until the transaction ends, so commit order is sequence order and a rollback leaves no hole.
+-- Indexes: dedupe_pk, lane_sequence_pk. Zero rows out: zero inputs.
+--
+-- due_at defaults to the time the message occurred (not later than now), so that order by due_at is order by age.
+create or replace function :"schema".enqueue_many(
+    topic          text[],
+    payload        jsonb[]       default null,
+    namespace      text[]        default null,
+    tenant_id      uuid[]        default null,
+    lane           text[]        default null,
+    dedupe_key     text[]        default null,
+    priority       integer[]     default null,
+    headers        jsonb[]       default null,
+    due_at         timestamptz[] default null,
+    occurred_at    timestamptz[] default null,
+    body           bytea[]       default null,
+    content_type   text[]        default null,
+    delay_seconds  numeric[]     default null
+)
+    returns table (ordinal integer, message_id uuid, sequence_id bigint, created boolean)
+    language plpgsql security definer
+    rows 1000
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    -- The planner takes an array for ten rows and would join a thousand with a thousand in nested loops.
+    set enable_nestloop = off
+    set enable_seqscan = off
+    set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_now     constant timestamptz := now();
+    v_micros  constant bigint := (date_part('epoch', clock_timestamp()) * 1e6)::bigint;
+    v_count   constant integer := coalesce(cardinality(enqueue_many.topic), 0);
+    v_routed  constant boolean := exists (select from route);
+    v_ids     uuid[];
+    v_bad     record;
+begin
+    if array_ndims(enqueue_many.topic) > 1 then
+        raise exception 'enqueue_many takes one-dimensional arrays' using errcode = '22023';
+    end if;
+    if v_count <> any (array[
+        coalesce(cardinality(enqueue_many.payload), v_count), coalesce(cardinality(enqueue_many.namespace), v_count),
+        coalesce(cardinality(enqueue_many.tenant_id), v_count), coalesce(cardinality(enqueue_many.lane), v_count),
+        coalesce(cardinality(enqueue_many.dedupe_key), v_count), coalesce(cardinality(enqueue_many.priority), v_count),
+        coalesce(cardinality(enqueue_many.headers), v_count), coalesce(cardinality(enqueue_many.due_at), v_count),
+        coalesce(cardinality(enqueue_many.occurred_at), v_count), coalesce(cardinality(enqueue_many.body), v_count),
+        coalesce(cardinality(enqueue_many.content_type), v_count),
+        coalesce(cardinality(enqueue_many.delay_seconds), v_count)])
+    then
+        raise exception 'the arrays given to enqueue_many differ in length (topic has %)', v_count
+            using errcode = '22023', hint = 'Give every array the length of topic, or leave it out.';
+    end if;
+    if v_count = 0 then
+        return;
+    end if;
+
+    -- The first rule that a message breaks, with what to do about it.
+    select i.ordinal, b.broken into v_bad
+    from unnest(enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
+                enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
+                enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
+                enqueue_many.delay_seconds)
+         with ordinality as i (topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
+                               due_at, occurred_at, body, content_type, delay_seconds, ordinal)
+    cross join lateral (select case
+        when i.topic is null or i.topic = '' or octet_length(i.topic) > 255
+            then array['topic must be 1 to 255 bytes of text', 'Name what happened, for example order.placed.']
+        when i.namespace = '' or octet_length(i.namespace) > 255
+            then array['namespace must be 1 to 255 bytes of text', 'Leave it out for the namespace default.']
+        when num_nonnulls(i.payload, i.body) <> 1
+            then array['give a payload (JSON) or a body (bytes), exactly one', 'A JSON null is ''null''::jsonb, not NULL.']
+        when octet_length(i.body) > 16777216 or pg_column_size(i.payload) > 16777216
+            then array['payload or body is larger than 16 MiB', 'Store large content elsewhere and send a reference.']
+        when i.lane = '' or octet_length(i.lane) > 255
+            then array['lane must be 1 to 255 bytes of text', 'Leave it out for a message without order.']
+        when i.dedupe_key = '' or octet_length(i.dedupe_key) > 512
+            then array['dedupe_key must be 1 to 512 bytes of text', 'Hash a longer key.']
+        when i.tenant_id is not null and i.dedupe_key is not null
+             and not starts_with(i.dedupe_key, i.tenant_id::text || '/')
+             and not starts_with(i.dedupe_key, replace(i.tenant_id::text, '-', '') || '/')
+            then array['dedupe_key does not belong to the tenant', 'Begin it with the tenant id in lower case and "/".']
+        when i.priority not between -100 and 100
+            then array['priority must be between -100 and 100', 'Higher goes first; 0 is the default.']
+        when jsonb_typeof(i.headers) <> 'object' or jsonb_path_exists(i.headers, '$.* ? (@.type() != "string")')
+            then array['headers must be a JSON object whose values are strings', 'For example {"traceparent": "00-…"}.']
+        when pg_column_size(i.headers) > 65536
+            then array['headers are larger than 64 KiB', 'Put content into the payload.']
+        when i.content_type = '' or octet_length(i.content_type) > 255
+            then array['content_type must be 1 to 255 bytes of text', 'For example application/avro.']
+        when not isfinite(i.due_at) or not isfinite(i.occurred_at)
+            then array['due_at and occurred_at must be finite', 'Give a time.']
+        when i.due_at is not null and i.delay_seconds is not null
+            then array['give due_at or delay_seconds, not both', 'A delay counts from this transaction.']
+        when not (i.delay_seconds >= 0 and i.delay_seconds <= 3155760000)
+            then array['delay_seconds must be between 0 and 3155760000 (100 years)', 'Leave it out to send at once.']
+        end as broken) b
+    where b.broken is not null
+    order by i.ordinal
+    limit 1;
+    if found then
+        raise exception '%', case when v_count > 1 then format('message %s of %s: ', v_bad.ordinal, v_count) else '' end
+                             || v_bad.broken[1]
+            using errcode = '22023', hint = v_bad.broken[2];
+    end if;
+
+    -- UUIDv7: the first eight bytes are one bigint (milliseconds << 16 | version << 12 | fraction of the millisecond),
+    -- the last eight are a random UUID's. One microsecond apart, so that ids keep the order of the input.
+    v_ids := array(
+        select encode(int8send(((t.micros / 1000) << 16) | (7 << 12) | ((t.micros % 1000) * 4096 / 1000))
+                      || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
+        from (select v_micros + n as micros from generate_series(1, v_count) n) t);
+
+    -- A racing producer of the same key is waited for here; what it wrote is seen by the next statement.
+    if enqueue_many.dedupe_key is not null then
+        insert into dedupe (namespace, topic, dedupe_key, message_id)
+        select coalesce(i.namespace, 'default'), i.topic, i.dedupe_key, i.id
+        from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids)
+             with ordinality as i (namespace, topic, dedupe_key, id, ordinal)
+        where i.dedupe_key is not null
+        order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C", i.dedupe_key collate "C", i.ordinal
+        on conflict (namespace, topic, dedupe_key) do nothing;
+    end if;
+
+    return query
+    with input as materialized (
+        select i.ordinal::integer as ordinal, i.id, coalesce(k.message_id, i.id) as message_id,
+               i.topic, i.payload, coalesce(i.namespace, 'default') as namespace, i.tenant_id, i.lane, i.dedupe_key,
+               coalesce(i.priority, 0) as priority, i.headers, coalesce(i.occurred_at, v_now) as occurred_at,
+               coalesce(i.due_at, v_now + i.delay_seconds * interval '1 second', least(i.occurred_at, v_now)) as due_at,
+               i.body, i.content_type
+        from unnest(v_ids, enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
+                    enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
+                    enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
+                    enqueue_many.delay_seconds)
+             with ordinality as i (id, topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
+                                   due_at, occurred_at, body, content_type, delay_seconds, ordinal)
+        left join lateral (
+            select d.message_id from dedupe d
+            where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic and d.dedupe_key = i.dedupe_key
+            limit 1
+        ) k on true
+    ),
+    lane_end as (
+        insert into lane_sequence as s (lane, last_sequence)
+        select i.lane, count(*) from input i
+        where i.lane is not null and i.id = i.message_id
+        group by i.lane order by i.lane collate "C"
+        on conflict (lane) do update set last_sequence = s.last_sequence + excluded.last_sequence
+        returning s.lane, s.last_sequence
+    ),
+    fresh as materialized (
+        select i.*, e.last_sequence + 1
+                    - row_number() over (partition by i.lane order by i.ordinal desc) as sequence_id
+        from input i left join lane_end e on e.lane = i.lane
+        where i.id = i.message_id
+    ),
+    written as (
+        insert into message (id, occurred_at, priority, sequence_id, tenant_id, namespace, topic, lane, dedupe_key,
+                             content_type, headers, payload, body)
+        select f.id, f.occurred_at, f.priority, f.sequence_id, f.tenant_id, f.namespace, f.topic, f.lane, f.dedupe_key,
+               f.content_type, f.headers, f.payload, f.body
+        from fresh f order by f.ordinal
+    ),
+    sent as (
+        insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane)
+        select f.id, f.due_at, f.priority, f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
+        from fresh f
+        left join lateral (
+            select distinct r.sink from route r
+            where v_routed and r.namespace in ('*', f.namespace) and f.topic like r.topic_like
+        ) r on true
+        order by f.ordinal
+    )
+    select i.ordinal, i.message_id, coalesce(f.sequence_id, m.sequence_id), i.id = i.message_id
+    from input i
+    left join fresh f on f.id = i.message_id
+    left join lateral (
+        select m.sequence_id from message m where m.id = i.message_id and i.id <> i.message_id limit 1
+    ) m on true
+    order by i.ordinal;
+
+    if exists (select from unnest(enqueue_many.due_at, enqueue_many.delay_seconds, enqueue_many.topic)
+                      as i (due_at, delay_seconds, topic)
+               where coalesce(i.due_at, v_now) <= v_now and coalesce(i.delay_seconds, 0) = 0)
+    then
+        perform notify_sleepers();
+    end if;
+end
+$$;
+comment on function :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[]) is
+    'Writes many messages in this transaction. One row per input, in input order.';

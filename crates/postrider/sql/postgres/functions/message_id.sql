@@ -1,0 +1,26 @@
+-- Message ids are UUIDv7: 48 bits of milliseconds, 12 bits of the fraction below, 62 random bits (enqueue_many makes
+-- them). A range of ids is a range of time, which is what partitions, retention and replay rest on. Internal.
+
+-- The lowest id a message written at this time can have: the boundary of a partition.
+create or replace function :"schema".message_id_floor(written_at timestamptz)
+    returns uuid
+    language sql immutable parallel safe
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select (lpad(to_hex(((date_part('epoch', written_at) * 1e6)::bigint / 1000) << 16), 16, '0')
+        || '0000000000000000')::uuid
+$$;
+comment on function :"schema".message_id_floor(timestamptz) is 'The lowest id of a message written at or after this time.';
+
+-- When a message was written, read from its id (to the microsecond, give or take one).
+create or replace function :"schema".message_id_time(message_id uuid)
+    returns timestamptz
+    language sql immutable parallel safe
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select to_timestamp(0)
+        + (b.head >> 16) * interval '1 millisecond'
+        + ((b.head & 4095) * 1000 + 4095) / 4096 * interval '1 microsecond'
+    from (select ('x' || substr(replace(message_id::text, '-', ''), 1, 16))::bit(64)::bigint as head) b
+$$;
+comment on function :"schema".message_id_time(uuid) is 'When the message with this id was written.';

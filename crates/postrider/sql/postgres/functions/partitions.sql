@@ -1,0 +1,159 @@
+-- Partitions of message and attempt, side by side: made ahead of time, dropped when everything in them is history.
+-- Caller: the keeper, `postrider migrate up`, a scheduler.
+
+-- Makes the partitions for now and the next `ahead` widths (default: setting.partitions_ahead). Returns how many pairs
+-- are new. A range that already has rows in the default partition is left to it.
+-- Locks: ATTACH takes SHARE UPDATE EXCLUSIVE on the parent, which blocks neither producers nor relays, and ACCESS
+-- EXCLUSIVE on the (empty) default partition. An advisory lock lets one caller in; others return 0.
+create or replace function :"schema".make_partitions(ahead integer default null)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_setting  setting;
+    v_width    bigint;
+    v_first    bigint;
+    v_from     timestamptz;
+    v_to       timestamptz;
+    v_name     text;
+    v_parent   text;
+    v_made     integer := 0;
+begin
+    select * into v_setting from setting;
+    if make_partitions.ahead not between 0 and 1000 then
+        raise exception 'ahead must be between 0 and 1000' using errcode = '22023';
+    end if;
+    if not pg_try_advisory_xact_lock(hashtextextended('postrider/partitions/' || schema_name(), 0)) then
+        return 0;
+    end if;
+    v_width := extract(epoch from v_setting.partition_width)::bigint;
+    v_first := floor(extract(epoch from clock_timestamp()) / v_width)::bigint;
+    for n in 0 .. coalesce(make_partitions.ahead, v_setting.partitions_ahead) loop
+        v_from := to_timestamp((v_first + n) * v_width);
+        v_to := to_timestamp((v_first + n + 1) * v_width);
+        v_name := to_char(v_from at time zone 'UTC', '"_"YYYYMMDD"_"HH24');
+        continue when to_regclass(format('%I.%I', schema_name(), 'message' || v_name)) is not null
+            or exists (select from partition_bounds() b
+                       where b.id_from < message_id_floor(v_to) and b.id_to > message_id_floor(v_from))
+            or exists (select from message_rest m where m.id >= message_id_floor(v_from) and m.id < message_id_floor(v_to))
+            or exists (select from attempt_rest a
+                       where a.message_id >= message_id_floor(v_from) and a.message_id < message_id_floor(v_to));
+        foreach v_parent in array array['message', 'attempt'] loop
+            execute format('create table %1$I.%2$I (like %1$I.%3$I including defaults including constraints)',
+                           schema_name(), v_parent || v_name, v_parent);
+            execute format('alter table %1$I.%2$I attach partition %1$I.%3$I for values from (%4$L) to (%5$L)',
+                           schema_name(), v_parent, v_parent || v_name, message_id_floor(v_from), message_id_floor(v_to));
+            execute format('create trigger %3$I before truncate on %1$I.%2$I'
+                           ' for each statement execute function %1$I.refuse_truncate()',
+                           schema_name(), v_parent || v_name, v_parent || '_is_not_truncated');
+        end loop;
+        v_made := v_made + 1;
+    end loop;
+    return v_made;
+end
+$$;
+comment on function :"schema".make_partitions(integer) is 'Makes partitions ahead of time; returns how many pairs are new.';
+
+-- The partitions there are, by the ids they hold. Internal.
+create or replace function :"schema".partition_bounds()
+    returns table (suffix text, id_from uuid, id_to uuid)
+    language sql stable
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select substr(c.relname, length('message') + 1),
+           substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)')::uuid,
+           substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)')::uuid
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'message'::regclass and c.relname <> 'message_rest'
+$$;
+comment on function :"schema".partition_bounds() is 'Internal: partitions of message and the ids each holds.';
+
+-- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
+-- partitions row by row, and dedupe keys older than their window whose message has ended.
+-- A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default setting.retention.
+-- Locks: ACCESS EXCLUSIVE on both parents for the drop, parents before children like every query. If that cannot be
+-- had within setting.prune_lock_wait, pruning stops there and says how far it got; the next run goes on.
+create or replace function :"schema".prune(older_than_seconds numeric default null, batch_size integer default 10000)
+    returns table (partitions_dropped integer, rest_deleted integer, dedupe_deleted integer)
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_setting  setting;
+    v_keep     uuid;
+    v_part     record;
+    v_lock_timeout text;
+begin
+    if not (prune.older_than_seconds >= 0 and prune.older_than_seconds <= 3155760000) then
+        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
+    elsif prune.batch_size is null or prune.batch_size < 1 then
+        raise exception 'batch_size must be at least 1' using errcode = '22023';
+    end if;
+    select * into v_setting from setting;
+    partitions_dropped := 0;
+    rest_deleted := 0;
+    dedupe_deleted := 0;
+    if not pg_try_advisory_xact_lock(hashtextextended('postrider/partitions/' || schema_name(), 0)) then
+        return next;
+        return;
+    end if;
+    v_keep := message_id_floor(clock_timestamp()
+        - coalesce(prune.older_than_seconds * interval '1 second', v_setting.retention));
+
+    -- Attempts in the default partition stay: they are append-only and go only with a whole partition.
+    delete from message_rest m
+    where m.id in (
+        select r.id from message_rest r
+        where r.id < v_keep
+          and not exists (select from delivery d where d.message_id = r.id)
+          and not exists (select from dead_letter l where l.message_id = r.id)
+        limit prune.batch_size
+        for update skip locked);
+    get diagnostics rest_deleted = row_count;
+
+    delete from dedupe k
+    where k.ctid = any (array(
+        select o.ctid from dedupe o
+        where o.message_id < message_id_floor(clock_timestamp() - v_setting.dedupe_window)
+          and not exists (select from delivery d where d.message_id = o.message_id)
+          and not exists (select from dead_letter l where l.message_id = o.message_id)
+        limit prune.batch_size
+        for update skip locked));
+    get diagnostics dedupe_deleted = row_count;
+
+    -- Last, so that the locks on the parents are held for the drop alone. Lock first, then look: a replay that has
+    -- read the partition is waited for, and what it wrote is seen.
+    v_lock_timeout := current_setting('lock_timeout');
+    perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
+    for v_part in select b.* from partition_bounds() b where b.id_to <= v_keep order by b.id_from loop
+        continue when undelivered_in(v_part.id_from, v_part.id_to);
+        begin
+            lock table only message, only attempt in access exclusive mode;
+            continue when undelivered_in(v_part.id_from, v_part.id_to);
+            execute format('drop table %1$I.%2$I, %1$I.%3$I',
+                           schema_name(), 'message' || v_part.suffix, 'attempt' || v_part.suffix);
+            partitions_dropped := partitions_dropped + 1;
+        exception when lock_not_available then
+            exit;
+        end;
+    end loop;
+    perform set_config('lock_timeout', v_lock_timeout, true);
+    return next;
+end
+$$;
+comment on function :"schema".prune(numeric, integer) is
+    'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
+
+-- Whether some message in this range of ids is pending, leased or dead. Internal.
+create or replace function :"schema".undelivered_in(id_from uuid, id_to uuid)
+    returns boolean
+    language sql volatile
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select exists (select from delivery d where d.message_id >= id_from and d.message_id < id_to)
+        or exists (select from dead_letter l where l.message_id >= id_from and l.message_id < id_to)
+$$;
+comment on function :"schema".undelivered_in(uuid, uuid) is 'Internal: true if a message in this range has not ended well.';

@@ -1,0 +1,74 @@
+-- Ends leases that ran out: ZOMBIE_REQUEUE is recorded and the delivery is pending again, or dead if out of attempts.
+-- Caller: the reaper, or a scheduler. The claim does the same for what it meets; this finds the rest.
+-- Locks: the expired rows, FOR UPDATE SKIP LOCKED: a worker that is just completing or renewing is left alone.
+-- Index: none. Leases are not indexed (that would cost every claim its HOT update), so this reads the hot table once:
+--   run it every half lease, not every second. Zero: no lease has ended.
+create or replace function :"schema".repair_expired_leases(batch_size integer default 1000)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if repair_expired_leases.batch_size is null or repair_expired_leases.batch_size < 1 then
+        raise exception 'batch_size must be at least 1' using errcode = '22023';
+    end if;
+    return end_stale_leases(repair_expired_leases.batch_size, null);
+end
+$$;
+comment on function :"schema".repair_expired_leases(integer) is
+    'Returns deliveries whose lease ran out to the queue; returns how many.';
+
+-- For an operator: frees leases that ran out, and leases taken longer ago than the given time even if they are still
+-- being renewed. A worker that still holds one is fenced off: its token is no longer valid.
+create or replace function :"schema".unclaim_stuck(older_than_seconds numeric)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if unclaim_stuck.older_than_seconds is null
+       or not (unclaim_stuck.older_than_seconds >= 0 and unclaim_stuck.older_than_seconds <= 3155760000)
+    then
+        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
+    end if;
+    return end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second');
+end
+$$;
+comment on function :"schema".unclaim_stuck(numeric) is
+    'Frees leases that ran out or were taken longer ago than this; returns how many.';
+
+-- Internal: ends leases that ran out, and those claimed before `claimed_before` if that is given.
+create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now    constant timestamptz := clock_timestamp();
+    v_stale  record;
+    v_ended  integer := 0;
+begin
+    for v_stale in
+        select s.sink, array_agg(s.message_id order by s.message_id) as message_ids
+        from (
+            select d.sink, d.message_id from delivery d
+            where d.lease_expires_at <= v_now
+               or (d.lease_token is not null and d.claimed_at <= end_stale_leases.claimed_before)
+            limit end_stale_leases.batch_size
+            for update skip locked
+        ) s
+        group by s.sink
+        order by s.sink
+    loop
+        v_ended := v_ended + end_leases(v_stale.sink, v_stale.message_ids, null, v_now);
+    end loop;
+    if v_ended > 0 then
+        perform notify_sleepers();
+    end if;
+    return v_ended;
+end
+$$;
+comment on function :"schema".end_stale_leases(integer, timestamptz) is 'Internal: finds and ends stale leases.';

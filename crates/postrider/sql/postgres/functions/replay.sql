@@ -1,0 +1,47 @@
+-- Delivers again: a new delivery for messages that are still in the store, named by id or by when they were written.
+-- Caller: an operator. Transition: delivered (or never sent to this sink) -> pending, due now; attempt numbers go on.
+-- What is pending or dead for the sink is left alone. Messages of a lane go in sequence, before what waits there.
+-- Locks: reading `message` keeps prune from dropping the partition until this transaction ends. Zero: nothing found.
+create or replace function :"schema".replay(
+    message_ids    uuid[]      default null,
+    sink           text        default 'default',
+    enqueued_from  timestamptz default null,
+    enqueued_to    timestamptz default null,
+    namespace      text        default null,
+    topic          text        default null
+)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_count integer;
+begin
+    if replay.sink is null or replay.sink = '' then
+        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
+    elsif (replay.message_ids is null) = (replay.enqueued_from is null or replay.enqueued_to is null) then
+        raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
+    end if;
+    insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, attempt_no, lane_tail)
+    select m.id, clock_timestamp(), m.priority, m.sequence_id, m.tenant_id, replay.sink, m.lane,
+           coalesce((select max(a.attempt_no) from attempt a where a.message_id = m.id and a.sink = replay.sink), 0),
+           last_leased(replay.sink, m.lane)
+    from message m
+    where (replay.message_ids is null or m.id = any (replay.message_ids))
+      and (replay.enqueued_from is null or m.id >= message_id_floor(replay.enqueued_from))
+      and (replay.enqueued_to is null or m.id < message_id_floor(replay.enqueued_to))
+      and (replay.namespace is null or m.namespace = replay.namespace)
+      and (replay.topic is null or m.topic = replay.topic)
+      and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay.sink)
+    order by m.id
+    on conflict do nothing;
+    get diagnostics v_count = row_count;
+    if v_count > 0 then
+        perform notify_sleepers();
+    end if;
+    return v_count;
+end
+$$;
+comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text) is
+    'Delivers messages again to a sink; returns how many.';

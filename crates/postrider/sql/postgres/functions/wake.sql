@@ -1,0 +1,46 @@
+-- Quiet NOTIFY. A commit that notifies takes a lock over the whole server, so producers notify only when some relay
+-- has said that it sleeps, and once a statement. A relay that finds nothing calls `sleep`, claims once more (a
+-- producer may have looked just before), and then waits for the notification or its own poll, whichever comes first.
+
+create or replace function :"schema".sleep(worker_id text, seconds numeric)
+    returns void
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if sleep.worker_id is null or sleep.worker_id = '' or octet_length(sleep.worker_id) > 255 then
+        raise exception 'worker_id must be 1 to 255 bytes of text' using errcode = '22023';
+    end if;
+    if sleep.seconds is null or not (sleep.seconds > 0 and sleep.seconds <= 86400) then
+        raise exception 'seconds must be more than 0 and at most 86400' using errcode = '22023';
+    end if;
+    insert into sleeper (worker_id, until)
+    values (sleep.worker_id, clock_timestamp() + sleep.seconds * interval '1 second')
+    on conflict (worker_id) do update set until = excluded.until;
+end
+$$;
+comment on function :"schema".sleep(text, numeric) is 'A relay says that it sleeps: producers notify until it wakes.';
+
+create or replace function :"schema".woke(worker_id text)
+    returns void
+    language sql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    delete from sleeper s where s.worker_id = woke.worker_id
+$$;
+comment on function :"schema".woke(text) is 'A relay says that it is awake: producers need not notify it.';
+
+-- Internal: called by enqueue, redrive and replay when something became due. The channel is `<schema>.due`.
+create or replace function :"schema".notify_sleepers()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    if exists (select from sleeper s where s.until > clock_timestamp()) then
+        perform pg_notify(schema_name() || '.due', '');
+    end if;
+end
+$$;
+comment on function :"schema".notify_sleepers() is 'Notifies the channel <schema>.due if some relay sleeps.';

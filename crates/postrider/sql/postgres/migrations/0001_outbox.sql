@@ -1,0 +1,305 @@
+-- The tables of the outbox: message -> delivery -> attempt, and what stands beside them.
+-- Applied once by `postrider migrate up`; frozen once released. Functions and views are not here: they are re-applied
+-- by hash from ../functions and ../views. :"schema" is the quoted schema name (psql's own notation, so that this file
+-- also runs as `psql -v schema=outbox -f …`).
+--
+-- Text columns that are compared or indexed use collate "C": byte order is the same on every server and the cheapest.
+
+create type :"schema".attempt_state as enum ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
+comment on type :"schema".attempt_state is
+    'How an attempt ended: delivered; failed and to be tried again; failed for good; or its lease ran out.';
+
+-- One row: what an operator may tune, so that no function carries a literal duration.
+create table :"schema".setting (
+    only_row          boolean  not null default true,
+    partition_width   interval not null default '1 day',
+    partitions_ahead  integer  not null default 7,
+    retention         interval not null default '7 days',
+    dedupe_window     interval not null default '30 days',
+    status_window     interval not null default '5 minutes',
+    prune_lock_wait   interval not null default '250 milliseconds',
+    functions_hash    text,
+    role_prefix       text,
+    constraint setting_pk primary key (only_row),
+    constraint setting_is_one_row check (only_row),
+    constraint setting_partition_width_is_whole_hours
+        check (partition_width >= '1 hour' and mod(extract(epoch from partition_width)::bigint, 3600) = 0),
+    constraint setting_partitions_ahead_is_bounded check (partitions_ahead between 1 and 1000),
+    constraint setting_durations_are_positive
+        check (retention > '0' and dedupe_window > '0' and status_window > '0' and prune_lock_wait > '0')
+);
+insert into :"schema".setting default values;
+comment on table :"schema".setting is 'One row: durations and bounds that the functions read, and what is installed.';
+
+-- What the producer said. Written once, never changed. The id is a UUIDv7, so a range of ids is a range of time and
+-- retention is the drop of a partition.
+create table :"schema".message (
+    id            uuid        not null,
+    occurred_at   timestamptz not null,
+    priority      integer     not null,
+    sequence_id   bigint,
+    tenant_id     uuid,
+    namespace     text collate "C" not null,
+    topic         text collate "C" not null,
+    lane          text collate "C",
+    dedupe_key    text collate "C",
+    content_type  text,
+    headers       jsonb,
+    payload       jsonb,
+    body          bytea,
+    constraint message_pk primary key (id),
+    constraint message_has_payload_or_body check (num_nonnulls(payload, body) = 1),
+    constraint message_namespace_is_short_text check (namespace <> '' and octet_length(namespace) <= 255),
+    constraint message_topic_is_short_text check (topic <> '' and octet_length(topic) <= 255),
+    constraint message_lane_is_short_text check (lane <> '' and octet_length(lane) <= 255),
+    constraint message_dedupe_key_is_short_text check (dedupe_key <> '' and octet_length(dedupe_key) <= 512),
+    constraint message_content_type_is_short_text check (content_type <> '' and octet_length(content_type) <= 255),
+    constraint message_priority_is_bounded check (priority between -100 and 100),
+    constraint message_lane_has_sequence check ((lane is null) = (sequence_id is null)),
+    constraint message_sequence_starts_at_one check (sequence_id >= 1),
+    constraint message_headers_is_object check (jsonb_typeof(headers) = 'object')
+) partition by range (id);
+comment on table :"schema".message is 'What a producer said: written once, never changed, dropped by partition.';
+
+-- One message on its way to one sink: the hot table. Rows are tiny and gone when the delivery ends.
+--
+-- Column order is the write-ahead log's: what a claim changes stands last, so the update record carries only the tail.
+-- fillfactor: a claim makes the row about 1.8 times as long; old and new version must fit one page, or the update is
+-- not HOT (no index is on a lease column for the same reason).
+create table :"schema".delivery (
+    message_id        uuid        not null,
+    due_at            timestamptz not null,
+    priority          integer     not null,
+    sequence_id       bigint,
+    tenant_id         uuid,
+    sink              text collate "C" not null,
+    lane              text collate "C",
+    attempt_no        integer     not null default 0,
+    attempt_count     integer     not null default 0,
+    max_attempts      integer,
+    claimed_at        timestamptz,
+    lease_expires_at  timestamptz,
+    lease_token       uuid,
+    lane_tail         bigint,
+    claimed_by        text collate "C",
+    constraint delivery_pk primary key (message_id, sink),
+    constraint delivery_sink_is_short_text check (sink <> '' and octet_length(sink) <= 255),
+    constraint delivery_lane_has_sequence check ((lane is null) = (sequence_id is null)),
+    constraint delivery_counts_are_ordered check (attempt_count between 0 and attempt_no),
+    constraint delivery_lease_is_whole check (
+        num_nonnulls(claimed_at, lease_expires_at, lease_token, claimed_by) in (0, 4)
+    ),
+    constraint delivery_parked_is_a_lane_head_without_lease check (
+        due_at <> 'infinity' or (lane is not null and lease_token is null)
+    )
+) with (
+    fillfactor = 35,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.05
+);
+comment on table :"schema".delivery is
+    'One message on its way to one sink: pending or leased. due_at = infinity is a dead lane head that parks its lane.';
+comment on column :"schema".delivery.lane_tail is
+    'Last sequence number handed out with this one: while a lease in (sequence_id, lane_tail] lives, the lane is busy.';
+
+-- Deliveries without a lane: priority first, then due time. Within one priority only due rows are read.
+create index delivery_due on :"schema".delivery (sink, priority desc, due_at, message_id)
+    where lane is null;
+create index delivery_due_of_tenant on :"schema".delivery (sink, tenant_id, priority desc, due_at, message_id)
+    where lane is null and tenant_id is not null;
+-- Lanes: the claim hops from lane head to lane head.
+create unique index delivery_lane on :"schema".delivery (sink, lane, sequence_id)
+    where lane is not null;
+create index delivery_lane_of_tenant on :"schema".delivery (sink, tenant_id, lane, sequence_id)
+    where lane is not null and tenant_id is not null;
+
+-- One try and its outcome. Append-only.
+create table :"schema".attempt (
+    message_id     uuid        not null,
+    claimed_at     timestamptz not null,
+    completed_at   timestamptz not null,
+    attempt_no     integer     not null,
+    latency_ms     integer,
+    state          :"schema".attempt_state not null,
+    sink           text collate "C" not null,
+    worker_id      text collate "C" not null,
+    code           text,
+    reference      text,
+    error_code     text,
+    error_message  text,
+    constraint attempt_pk primary key (message_id, sink, attempt_no),
+    constraint attempt_no_starts_at_one check (attempt_no >= 1),
+    constraint attempt_latency_is_not_negative check (latency_ms >= 0)
+) partition by range (message_id);
+-- Nearly free to keep: lets the status view read the last minutes only.
+create index attempt_completed on :"schema".attempt using brin (completed_at) with (pages_per_range = 32, autosummarize = on);
+comment on table :"schema".attempt is 'One try of one delivery and how it ended. Rows can be added, never changed.';
+
+-- A delivery that nobody will retry by itself.
+create table :"schema".dead_letter (
+    message_id     uuid        not null,
+    sink           text collate "C" not null,
+    died_at        timestamptz not null,
+    reason         text        not null,
+    priority       integer     not null,
+    tenant_id      uuid,
+    lane           text collate "C",
+    sequence_id    bigint,
+    attempt_no     integer     not null,
+    attempt_count  integer     not null,
+    parked         boolean     not null,
+    error_code     text,
+    error_message  text,
+    constraint dead_letter_pk primary key (message_id, sink),
+    constraint dead_letter_reason_is_known check (reason in ('FAILED', 'ATTEMPTS_EXHAUSTED')),
+    constraint dead_letter_lane_has_sequence check ((lane is null) = (sequence_id is null)),
+    constraint dead_letter_parks_only_a_lane check (lane is not null or not parked)
+);
+create index dead_letter_by_time on :"schema".dead_letter (sink, died_at);
+comment on table :"schema".dead_letter is 'Deliveries that ended without success, until a person redrives or discards them.';
+
+-- The last number given out in each lane. Bumped inside the producer's transaction.
+create table :"schema".lane_sequence (
+    lane           text collate "C" not null,
+    last_sequence  bigint not null,
+    constraint lane_sequence_pk primary key (lane),
+    constraint lane_sequence_is_not_negative check (last_sequence >= 0)
+) with (fillfactor = 50);
+comment on table :"schema".lane_sequence is 'The last sequence number given out in each lane.';
+
+-- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message.
+create table :"schema".dedupe (
+    message_id  uuid not null,
+    namespace   text collate "C" not null,
+    topic       text collate "C" not null,
+    dedupe_key  text collate "C" not null,
+    constraint dedupe_pk primary key (namespace, topic, dedupe_key)
+);
+create index dedupe_by_age on :"schema".dedupe using brin (message_id) with (pages_per_range = 32, autosummarize = on);
+comment on table :"schema".dedupe is 'Dedupe keys and the message each stands for.';
+
+-- Where topics go. No matching route: the sink `default`.
+create table :"schema".route (
+    namespace   text collate "C" not null,
+    topic       text collate "C" not null,
+    sink        text collate "C" not null,
+    topic_like  text collate "C" not null generated always as (
+        replace(replace(replace(replace(topic, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
+    ) stored,
+    constraint route_pk primary key (namespace, topic, sink),
+    constraint route_is_short_text check (
+        namespace <> '' and topic <> '' and sink <> ''
+        and octet_length(namespace) <= 255 and octet_length(topic) <= 255 and octet_length(sink) <= 255
+    )
+);
+comment on table :"schema".route is 'Which topics go to which sinks; * stands for any characters.';
+
+create table :"schema".sink (
+    name     text collate "C" not null,
+    on_dead  text    not null default 'park',
+    paused   boolean not null default false,
+    constraint sink_pk primary key (name),
+    constraint sink_name_is_short_text check (name <> '' and octet_length(name) <= 255),
+    constraint sink_on_dead_is_known check (on_dead in ('park', 'skip'))
+);
+comment on table :"schema".sink is 'What is not default about a sink: paused, and what a dead lane head does to its lane.';
+
+-- Relays that sleep. Producers look here before they NOTIFY. Unlogged: after a crash nobody sleeps, the poll covers it.
+create unlogged table :"schema".sleeper (
+    worker_id  text collate "C" not null,
+    until      timestamptz not null,
+    constraint sleeper_pk primary key (worker_id)
+);
+comment on table :"schema".sleeper is 'Relays that wait for a NOTIFY, each until the time it wakes by itself.';
+
+-- Guards.
+
+create function :"schema".refuse_change() returns trigger
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    raise exception '% on %.% is refused: this table is append-only', tg_op, tg_table_schema, tg_table_name
+        using errcode = 'P0001', hint = 'Attempts are a record. Add a new attempt by claiming and completing.';
+end
+$$;
+comment on function :"schema".refuse_change() is 'Trigger: attempts are append-only, and nothing here is truncated.';
+
+create function :"schema".refuse_truncate() returns trigger
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    raise exception 'TRUNCATE on %.% is refused', tg_table_schema, tg_table_name
+        using errcode = 'P0001', hint = 'Use prune() for what is delivered and discard() for dead letters.';
+end
+$$;
+comment on function :"schema".refuse_truncate() is 'Trigger: nobody truncates the outbox, the owner included.';
+
+create trigger attempt_is_append_only before update or delete on :"schema".attempt
+    for each row execute function :"schema".refuse_change();
+create trigger message_is_written_once before update on :"schema".message
+    for each row execute function :"schema".refuse_change();
+create trigger attempt_is_not_truncated before truncate on :"schema".attempt
+    for each statement execute function :"schema".refuse_truncate();
+create trigger message_is_not_truncated before truncate on :"schema".message
+    for each statement execute function :"schema".refuse_truncate();
+create trigger delivery_is_not_truncated before truncate on :"schema".delivery
+    for each statement execute function :"schema".refuse_truncate();
+create trigger dead_letter_is_not_truncated before truncate on :"schema".dead_letter
+    for each statement execute function :"schema".refuse_truncate();
+create trigger lane_sequence_is_not_truncated before truncate on :"schema".lane_sequence
+    for each statement execute function :"schema".refuse_truncate();
+create trigger dedupe_is_not_truncated before truncate on :"schema".dedupe
+    for each statement execute function :"schema".refuse_truncate();
+
+-- The net under the partitions: an outbox whose keeper has been away for weeks must still accept messages.
+create table :"schema".message_rest partition of :"schema".message default;
+create table :"schema".attempt_rest partition of :"schema".attempt default;
+create trigger attempt_is_not_truncated before truncate on :"schema".attempt_rest
+    for each statement execute function :"schema".refuse_truncate();
+create trigger message_is_not_truncated before truncate on :"schema".message_rest
+    for each statement execute function :"schema".refuse_truncate();
+
+-- What claim hands out: the message and the terms of its lease.
+create type :"schema".claimed as (
+    message_id        uuid,
+    sink              text,
+    namespace         text,
+    topic             text,
+    tenant_id         uuid,
+    lane              text,
+    sequence_id       bigint,
+    dedupe_key        text,
+    priority          integer,
+    headers           jsonb,
+    payload           jsonb,
+    body              bytea,
+    content_type      text,
+    occurred_at       timestamptz,
+    due_at            timestamptz,
+    attempt_no        integer,
+    attempt_count     integer,
+    lease_token       uuid,
+    claimed_at        timestamptz,
+    lease_expires_at  timestamptz
+);
+comment on type :"schema".claimed is 'A claimed message: what the producer said, and the lease it is held under.';
+
+-- What complete_many really changed.
+create type :"schema".completed as (
+    message_id  uuid,
+    sink        text,
+    attempt_no  integer,
+    dead        boolean
+);
+comment on type :"schema".completed is 'A delivery whose outcome was recorded, the attempt it closed, and whether it died.';
+
+-- What renew really changed.
+create type :"schema".renewed as (
+    message_id        uuid,
+    lease_expires_at  timestamptz
+);
+comment on type :"schema".renewed is 'A delivery whose lease was renewed, and until when.';

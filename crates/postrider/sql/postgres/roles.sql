@@ -1,0 +1,53 @@
+-- Group roles and what each may do. Applied by `postrider migrate roles`, and again after functions or views changed.
+-- :"owner" and the others are quoted role names, `<prefix>_owner` and so on (the prefix is the schema's name unless
+-- --prefix says otherwise). Roles belong to the whole server; give them to login roles with GRANT.
+--
+-- producer  may enqueue, and nothing else          relay    may claim, complete and keep house, not rewrite
+-- control   reads everything, acts on dead letters auditor  reads everything but the sequences
+-- owner     NOLOGIN; owns schema, tables and functions, which run with its rights
+
+revoke all on schema :"schema" from public;
+revoke all on all tables in schema :"schema" from public;
+revoke all on all functions in schema :"schema" from public;
+
+revoke all on all tables in schema :"schema" from :"producer", :"relay", :"control", :"auditor";
+revoke all on all functions in schema :"schema" from :"producer", :"relay", :"control", :"auditor";
+grant usage on schema :"schema" to :"producer", :"relay", :"control", :"auditor";
+
+grant execute on function
+    :"schema".enqueue(text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric),
+    :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[])
+    to :"producer", :"control";
+
+grant execute on function
+    :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer),
+    :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer),
+    :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[]),
+    :"schema".mark_delivered(uuid, uuid[]),
+    :"schema".renew(uuid, uuid[], numeric),
+    :"schema".release(uuid, uuid[]),
+    :"schema".repair_expired_leases(integer),
+    :"schema".make_partitions(integer),
+    :"schema".prune(numeric, integer),
+    :"schema".sleep(text, numeric),
+    :"schema".woke(text)
+    to :"relay";
+grant select on :"schema".status, :"schema".in_flight, :"schema".lanes to :"relay";
+grant execute on function :"schema".schema_version() to :"producer", :"relay", :"control", :"auditor";
+-- Views check the rights to their functions against the reader.
+grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";
+
+grant execute on function
+    :"schema".redrive(uuid[], boolean, text),
+    :"schema".discard(uuid[], text),
+    :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text),
+    :"schema".unclaim_stuck(numeric),
+    :"schema".repair_expired_leases(integer),
+    :"schema".configure_sink(text, boolean, text),
+    :"schema".add_route(text, text, text),
+    :"schema".remove_route(text, text, text),
+    :"schema".make_partitions(integer),
+    :"schema".prune(numeric, integer)
+    to :"control";
+grant select on all tables in schema :"schema" to :"control", :"auditor";
+revoke all on :"schema".lane_sequence from :"auditor";

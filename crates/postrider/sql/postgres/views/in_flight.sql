@@ -1,0 +1,8 @@
+-- Who holds what, under which token, and until when.
+create view :"schema".in_flight as
+select d.message_id, d.sink, d.claimed_by, d.lease_token, d.claimed_at, d.lease_expires_at,
+       d.lease_expires_at <= now() as expired, d.attempt_no, d.attempt_count, d.max_attempts, d.tenant_id, d.lane,
+       d.sequence_id, d.priority
+from :"schema".delivery d
+where d.lease_token is not null;
+comment on view :"schema".in_flight is 'Leased deliveries: who holds each, and until when.';

@@ -1,0 +1,18 @@
+-- Each lane that has something to deliver: how much, where its head stands, and what the lane is doing.
+create view :"schema".lanes as
+select g.sink, g.lane, g.depth, g.head_sequence_id, h.message_id as head_message_id,
+       case when h.due_at = 'infinity' then 'parked'
+            when g.leased > 0 then 'leased'
+            when h.due_at > now() then 'waiting'
+            else 'due' end as state,
+       nullif(h.due_at, 'infinity') as head_due_at, h.attempt_count as head_attempt_count, g.leased
+from (
+    select d.sink, d.lane, count(*) as depth, min(d.sequence_id) as head_sequence_id,
+           count(*) filter (where d.lease_expires_at > now()) as leased
+    from :"schema".delivery d
+    where d.lane is not null
+    group by d.sink, d.lane
+) g
+join :"schema".delivery h
+  on h.sink = g.sink and h.lane = g.lane and h.sequence_id = g.head_sequence_id and h.lane is not null;
+comment on view :"schema".lanes is 'Lanes with something to deliver: depth, head, and what the lane is doing.';

@@ -1,0 +1,230 @@
+//! What can go wrong, said so that a person knows what happened, to what, and what to do. One type for the crate;
+//! callers match on the variant, never on text.
+
+use uuid::Uuid;
+
+/// Everything this crate can fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The message breaks a rule; nothing was sent to the database.
+    #[error("invalid message: {0}")]
+    InvalidMessage(#[from] InvalidMessage),
+
+    /// One message of a batch breaks a rule; nothing was sent to the database.
+    #[error("message {} of the batch is invalid: {source}", index + 1)]
+    InvalidBatch {
+        /// Position in the batch, from 0.
+        index: usize,
+        /// The rule it breaks.
+        source: InvalidMessage,
+    },
+
+    /// More messages than one call takes.
+    #[error("a batch of {count} messages is too large: enqueue at most {max} in one call")]
+    BatchTooLarge {
+        /// How many were given.
+        count: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+
+    /// The schema name is not a plain identifier.
+    #[error(
+        "schema name {name:?} is not usable: 1 to 48 ASCII letters, digits and underscores, not beginning with a digit \
+         or pg_"
+    )]
+    BadSchemaName {
+        /// The name that was refused.
+        name: String,
+    },
+
+    /// The lease ended or was taken over. The message is with somebody else: log it and do nothing more.
+    #[error("lease lost: message {message_id} is no longer held under this token")]
+    LeaseLost {
+        /// The message whose lease is lost.
+        message_id: Uuid,
+    },
+
+    /// The database refused an argument (SQLSTATE 22023 and the other data exceptions).
+    #[error("the database refused the input: {message}{}", hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default())]
+    Refused {
+        /// What is wrong with it.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+
+    /// The database has no outbox in this schema.
+    #[error("there is no outbox in schema {schema:?} of this database: run `postrider migrate up`")]
+    SchemaMissing {
+        /// The schema that was looked for.
+        schema: String,
+    },
+
+    /// The schema is older than this build needs.
+    #[error("schema {schema:?} is at version {found}, this build needs {needed}: run `postrider migrate up`")]
+    SchemaTooOld {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i32,
+        /// The version this build needs.
+        needed: i32,
+    },
+
+    /// The schema was made by a newer build.
+    #[error("schema {schema:?} is at version {found}, this build understands up to {known}: use a newer postrider")]
+    SchemaTooNew {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i32,
+        /// The newest version this build understands.
+        known: i32,
+    },
+
+    /// A migration that was applied differs from the one in this build.
+    #[error(
+        "migration {version} ({name}) was applied with another content: this build and the database do not belong together"
+    )]
+    MigrationChanged {
+        /// Its number.
+        version: i32,
+        /// Its name.
+        name: String,
+    },
+
+    /// The database URL cannot be used.
+    #[error("the database URL is not usable: {reason}")]
+    BadUrl {
+        /// Why not. Never contains the URL, which may hold a password.
+        reason: String,
+    },
+
+    /// No connection to the database.
+    #[error("cannot connect to PostgreSQL at {target}: {reason}")]
+    Connect {
+        /// Host, port and database; never the password.
+        target: String,
+        /// What the server or the network said, and what to do.
+        reason: String,
+    },
+
+    /// The role may not do this.
+    #[error("permission denied: {message} (see `postrider migrate roles`)")]
+    Denied {
+        /// What PostgreSQL said.
+        message: String,
+    },
+
+    /// Anything else the PostgreSQL driver reports.
+    #[cfg(feature = "tokio-postgres")]
+    #[error("database error{}", .0.as_db_error().map(|db| format!(": {} ({})", db.message(), db.code().code())).unwrap_or_default())]
+    Postgres(#[source] tokio_postgres::Error),
+
+    /// Anything else sqlx reports.
+    #[cfg(feature = "sqlx")]
+    #[error("database error")]
+    Sqlx(#[source] sqlx::Error),
+}
+
+/// Why a message was refused before the database was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidMessage {
+    /// A required text is empty.
+    #[error("{field} is empty")]
+    Empty {
+        /// Which field.
+        field: &'static str,
+    },
+    /// A text is longer than its limit.
+    #[error("{field} is {bytes} bytes long, at most {max} are allowed")]
+    TooLong {
+        /// Which field.
+        field: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// A text contains the NUL character, which PostgreSQL cannot store.
+    #[error("{field} contains a NUL character")]
+    Nul {
+        /// Which field.
+        field: &'static str,
+    },
+    /// The payload or body is too large.
+    #[error("the content is {bytes} bytes long, at most {max} are allowed: store it elsewhere and send a reference")]
+    ContentTooLarge {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// The payload cannot be written as JSON.
+    #[error("the payload is not JSON: {reason}")]
+    NotJson {
+        /// What the serializer said.
+        reason: String,
+    },
+    /// The priority is out of range.
+    #[error("priority {priority} is not between {min} and {max}")]
+    Priority {
+        /// What was given.
+        priority: i32,
+        /// Lowest allowed.
+        min: i32,
+        /// Highest allowed.
+        max: i32,
+    },
+    /// The dedupe key does not begin with the tenant id and "/".
+    #[error("dedupe key {key:?} does not belong to tenant {tenant_id}: begin it with \"{tenant_id}/\"")]
+    ForeignDedupeKey {
+        /// The key.
+        key: String,
+        /// The tenant it should begin with.
+        tenant_id: Uuid,
+    },
+    /// A time or delay that the database cannot hold.
+    #[error("{field} is out of range")]
+    TimeOutOfRange {
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+#[cfg(feature = "tokio-postgres")]
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(db) => classify(db.code().code(), db.message(), db.hint()).unwrap_or(Self::Postgres(error)),
+            None => Self::Postgres(error),
+        }
+    }
+}
+
+#[cfg(feature = "sqlx")]
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let known = error.as_database_error().and_then(|db| {
+            let hint = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|pg| pg.hint());
+            classify(db.code()?.as_ref(), db.message(), hint)
+        });
+        known.unwrap_or(Self::Sqlx(error))
+    }
+}
+
+/// The one table from SQLSTATE to error. What is not in it stays the driver's error, with its source.
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> {
+    match sqlstate {
+        // 23514 is a CHECK under the functions' own checks: both say that the input breaks a rule.
+        code if code.starts_with("22") || code == "23514" => {
+            Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
+        }
+        "42501" => Some(Error::Denied { message: message.to_owned() }),
+        _ => None,
+    }
+}

@@ -1,0 +1,47 @@
+//! The transactional outbox for people who cannot lose a message.
+//!
+//! An application writes a message inside its own database transaction: both commit or neither does. A relay then
+//! delivers it, at least once, in order where order matters. This crate is the database side: the [`Message`] and how
+//! it is enqueued, the [`Store`] with one method for each transition of a delivery, and the migrations. It spawns
+//! nothing and sends nothing; that is the relay's work.
+//!
+//! ```no_run
+//! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use postrider::{Message, Outbox};
+//!
+//! let outbox = Outbox::default();
+//! let tx = client.transaction().await?;
+//! tx.execute("insert into orders (id) values ($1)", &[&7_i64]).await?;
+//! let message = Message::json("order.placed", &serde_json::json!({"id": 7}))?.lane("order-7");
+//! outbox.enqueue(&tx, &message).await?;
+//! tx.commit().await?;
+//! # Ok(()) }
+//! ```
+
+mod backoff;
+mod enqueue;
+mod error;
+#[cfg(feature = "postgres")]
+mod inspect;
+mod lifecycle;
+mod message;
+#[cfg(feature = "postgres")]
+pub mod migrate;
+mod schema;
+mod store;
+
+pub use crate::backoff::Backoff;
+pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
+pub use crate::error::{Error, InvalidMessage};
+#[cfg(feature = "postgres")]
+pub use crate::inspect::{
+    AttemptRecord, DeliveryRecord, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+};
+pub use crate::lifecycle::{
+    AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,
+};
+pub use crate::message::{Message, limit};
+pub use crate::schema::Schema;
+#[cfg(feature = "postgres")]
+pub use crate::store::postgres::PostgresStore;
+pub use crate::store::{Pruned, Replay, Store};

@@ -1,0 +1,324 @@
+//! What a producer says: a topic, a payload, and how it is to travel. Built here, checked here, before the database is
+//! asked; written by `enqueue.rs` in the caller's transaction. It knows no driver and no SQL.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::error::InvalidMessage;
+
+/// Limits of a message. The database checks the same ones.
+pub mod limit {
+    /// Namespace, topic, lane, content type, sink and worker names: they stand in indexes.
+    pub const NAME_BYTES: usize = 255;
+    /// A dedupe key shares its index with namespace and topic; an index row holds about 2,700 bytes.
+    pub const DEDUPE_KEY_BYTES: usize = 512;
+    /// All headers together, as JSON.
+    pub const HEADERS_BYTES: usize = 64 * 1024;
+    /// Payload or body. Larger content belongs into a blob store, with its address in the message.
+    pub const CONTENT_BYTES: usize = 16 * 1024 * 1024;
+    /// The lowest priority.
+    pub const PRIORITY_MIN: i32 = -100;
+    /// The highest priority. A claim looks at each priority in use once, so their number is bounded.
+    pub const PRIORITY_MAX: i32 = 100;
+    /// The longest delay: 100 years.
+    pub const DELAY_SECONDS: u64 = 3_155_760_000;
+}
+
+/// A message to enqueue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    pub(crate) topic: String,
+    pub(crate) content: Body,
+    pub(crate) namespace: Option<String>,
+    pub(crate) tenant_id: Option<Uuid>,
+    pub(crate) lane: Option<String>,
+    pub(crate) dedupe_key: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) due: Due,
+    pub(crate) occurred_at: Option<SystemTime>,
+    pub(crate) content_type: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    Json(String),
+    Bytes(Vec<u8>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Now,
+    After(Duration),
+    At(SystemTime),
+}
+
+impl Message {
+    /// A message whose payload is any serializable value.
+    pub fn json<T: Serialize + ?Sized>(topic: impl Into<String>, payload: &T) -> Result<Self, InvalidMessage> {
+        let json =
+            serde_json::to_string(payload).map_err(|error| InvalidMessage::NotJson { reason: error.to_string() })?;
+        Ok(Self::new(topic.into(), Body::Json(json), None))
+    }
+
+    /// A message whose body is opaque bytes of the given content type.
+    #[must_use]
+    pub fn bytes(topic: impl Into<String>, body: impl Into<Vec<u8>>, content_type: impl Into<String>) -> Self {
+        Self::new(topic.into(), Body::Bytes(body.into()), Some(content_type.into()))
+    }
+
+    fn new(topic: String, content: Body, content_type: Option<String>) -> Self {
+        Self {
+            topic,
+            content,
+            namespace: None,
+            tenant_id: None,
+            lane: None,
+            dedupe_key: None,
+            priority: 0,
+            headers: BTreeMap::new(),
+            due: Due::Now,
+            occurred_at: None,
+            content_type,
+        }
+    }
+
+    /// The namespace; `default` if not set.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The tenant the message belongs to. With a dedupe key, the key must begin with the tenant id and "/".
+    #[must_use]
+    pub fn tenant(mut self, tenant_id: Uuid) -> Self {
+        self.tenant_id = Some(tenant_id);
+        self
+    }
+
+    /// The lane: messages of one lane are delivered strictly in the order they were enqueued.
+    #[must_use]
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = Some(lane.into());
+        self
+    }
+
+    /// A second message of the same namespace, topic and key is not written; the first one's id is returned.
+    #[must_use]
+    pub fn dedupe_key(mut self, dedupe_key: impl Into<String>) -> Self {
+        self.dedupe_key = Some(dedupe_key.into());
+        self
+    }
+
+    /// Higher goes first among messages without a lane; 0 if not set.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Adds a header, which travels with the message to its sinks.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Not before this long after the transaction began, by the database's clock.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.due = Due::After(delay);
+        self
+    }
+
+    /// Not before this time.
+    #[must_use]
+    pub fn due_at(mut self, due_at: SystemTime) -> Self {
+        self.due = Due::At(due_at);
+        self
+    }
+
+    /// When what the message tells happened; the time of the transaction if not set.
+    #[must_use]
+    pub fn occurred_at(mut self, occurred_at: SystemTime) -> Self {
+        self.occurred_at = Some(occurred_at);
+        self
+    }
+
+    /// The content type of the payload or body.
+    #[must_use]
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.content_type = Some(content_type.into());
+        self
+    }
+
+    /// Checks every rule that can be checked without the database. Enqueuing does this by itself.
+    pub fn check(&self) -> Result<(), InvalidMessage> {
+        check_name("topic", &self.topic, limit::NAME_BYTES)?;
+        let names = [
+            ("namespace", &self.namespace, limit::NAME_BYTES),
+            ("lane", &self.lane, limit::NAME_BYTES),
+            ("dedupe_key", &self.dedupe_key, limit::DEDUPE_KEY_BYTES),
+            ("content_type", &self.content_type, limit::NAME_BYTES),
+        ];
+        for (field, name, max) in names {
+            if let Some(name) = name {
+                check_name(field, name, max)?;
+            }
+        }
+        if let (Some(tenant_id), Some(key)) = (self.tenant_id, &self.dedupe_key)
+            && !belongs_to(key, tenant_id)
+        {
+            return Err(InvalidMessage::ForeignDedupeKey { key: key.clone(), tenant_id });
+        }
+        if !(limit::PRIORITY_MIN..=limit::PRIORITY_MAX).contains(&self.priority) {
+            return Err(InvalidMessage::Priority {
+                priority: self.priority,
+                min: limit::PRIORITY_MIN,
+                max: limit::PRIORITY_MAX,
+            });
+        }
+        self.check_headers()?;
+        self.check_content()?;
+        if let Due::After(delay) = self.due
+            && delay.as_secs() > limit::DELAY_SECONDS
+        {
+            return Err(InvalidMessage::TimeOutOfRange { field: "delay" });
+        }
+        Ok(())
+    }
+
+    fn check_headers(&self) -> Result<(), InvalidMessage> {
+        let bytes = self.headers.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
+        if bytes > limit::HEADERS_BYTES {
+            return Err(InvalidMessage::TooLong { field: "headers", bytes, max: limit::HEADERS_BYTES });
+        }
+        for (name, value) in &self.headers {
+            if name.is_empty() {
+                return Err(InvalidMessage::Empty { field: "header name" });
+            }
+            if name.contains('\0') || value.contains('\0') {
+                return Err(InvalidMessage::Nul { field: "header" });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_content(&self) -> Result<(), InvalidMessage> {
+        let bytes = match &self.content {
+            Body::Json(json) => json.len(),
+            Body::Bytes(bytes) => bytes.len(),
+        };
+        if bytes > limit::CONTENT_BYTES {
+            return Err(InvalidMessage::ContentTooLarge { bytes, max: limit::CONTENT_BYTES });
+        }
+        match &self.content {
+            Body::Json(json) if has_escaped_nul(json) => Err(InvalidMessage::Nul { field: "payload" }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_name(field: &'static str, name: &str, max: usize) -> Result<(), InvalidMessage> {
+    if name.is_empty() {
+        return Err(InvalidMessage::Empty { field });
+    }
+    if name.len() > max {
+        return Err(InvalidMessage::TooLong { field, bytes: name.len(), max });
+    }
+    if name.contains('\0') {
+        return Err(InvalidMessage::Nul { field });
+    }
+    Ok(())
+}
+
+/// The key begins with the tenant id, hyphenated or plain, in lower case, and "/".
+fn belongs_to(key: &str, tenant_id: Uuid) -> bool {
+    [tenant_id.hyphenated().to_string(), tenant_id.simple().to_string()]
+        .iter()
+        .any(|tenant| key.strip_prefix(tenant.as_str()).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Whether a JSON text holds the escape for NUL, which jsonb refuses. An escaped backslash before `u0000` is not one.
+fn has_escaped_nul(json: &str) -> bool {
+    json.match_indices("\\u0000").any(|(at, _)| {
+        let backslashes_before = json[..at].bytes().rev().take_while(|&byte| byte == b'\\').count();
+        backslashes_before % 2 == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message() -> Message {
+        Message::json("order.placed", &json!({"id": 1})).unwrap()
+    }
+
+    #[test]
+    fn every_limit_has_a_typed_error() {
+        let long = "x".repeat(256);
+        let tenant = Uuid::from_u128(7);
+        let cases: Vec<(Message, InvalidMessage)> = vec![
+            (Message::json("", &1).unwrap(), InvalidMessage::Empty { field: "topic" }),
+            (Message::json(&*long, &1).unwrap(), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
+            (Message::json("a\0b", &1).unwrap(), InvalidMessage::Nul { field: "topic" }),
+            (message().namespace(""), InvalidMessage::Empty { field: "namespace" }),
+            (message().lane(""), InvalidMessage::Empty { field: "lane" }),
+            (message().lane("\0"), InvalidMessage::Nul { field: "lane" }),
+            (
+                message().dedupe_key("k".repeat(513)),
+                InvalidMessage::TooLong { field: "dedupe_key", bytes: 513, max: 512 },
+            ),
+            (message().priority(101), InvalidMessage::Priority { priority: 101, min: -100, max: 100 }),
+            (message().header("", "x"), InvalidMessage::Empty { field: "header name" }),
+            (message().header("h", "\0"), InvalidMessage::Nul { field: "header" }),
+            (message().delay(Duration::MAX), InvalidMessage::TimeOutOfRange { field: "delay" }),
+            (Message::json("t", "\0").unwrap(), InvalidMessage::Nul { field: "payload" }),
+            (
+                Message::bytes("t", vec![0; limit::CONTENT_BYTES + 1], "x/y"),
+                InvalidMessage::ContentTooLarge { bytes: limit::CONTENT_BYTES + 1, max: limit::CONTENT_BYTES },
+            ),
+            (
+                message().tenant(tenant).dedupe_key("other/1"),
+                InvalidMessage::ForeignDedupeKey { key: "other/1".to_owned(), tenant_id: tenant },
+            ),
+        ];
+        for (message, error) in cases {
+            assert_eq!(message.check(), Err(error));
+        }
+        let headers = (0..1000).fold(message(), |message, n| message.header(format!("h{n}"), "v".repeat(70)));
+        assert!(matches!(headers.check(), Err(InvalidMessage::TooLong { field: "headers", .. })));
+    }
+
+    /// Proves M4 on the producer's side: both spellings of the tenant id are accepted, nothing else is.
+    #[test]
+    fn a_dedupe_key_belongs_to_its_tenant() {
+        let tenant = Uuid::from_u128(0xabcd);
+        for good in [format!("{tenant}/1"), format!("{}/1", tenant.simple())] {
+            assert_eq!(message().tenant(tenant).dedupe_key(good).check(), Ok(()));
+        }
+        for bad in [format!("{tenant}"), format!("{tenant}x/1"), tenant.to_string().to_uppercase() + "/1"] {
+            assert!(message().tenant(tenant).dedupe_key(bad).check().is_err());
+        }
+        assert_eq!(message().dedupe_key("anything").check(), Ok(()), "without a tenant any key will do");
+    }
+
+    #[test]
+    fn an_escaped_backslash_before_u0000_is_not_nul() {
+        assert_eq!(Message::json("t", "\\u0000").unwrap().check(), Ok(()));
+        assert_eq!(Message::bytes("t", vec![0, 1], "x/y").check(), Ok(()), "bytes may hold anything");
+    }
+
+    #[test]
+    fn what_cannot_be_json_is_refused() {
+        let map: BTreeMap<(u8, u8), u8> = BTreeMap::from([((1, 2), 3)]);
+        assert!(matches!(Message::json("t", &map), Err(InvalidMessage::NotJson { .. })));
+    }
+}

@@ -1,0 +1,111 @@
+//! Group roles: made once for the server, granted for one schema. `postrider migrate roles` calls this; `migrate up`
+//! repeats the grants after functions or views were replaced. Login roles are the operator's to make and to grant to.
+
+use tokio_postgres::{Client, Transaction};
+
+use super::{become_owner, check, lock, render};
+use crate::error::Error;
+use crate::schema::Schema;
+
+pub(super) const GRANTS: &str = include_str!("../../sql/postgres/roles.sql");
+
+/// The group roles of one schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roles {
+    /// Owns everything; cannot log in.
+    pub owner: String,
+    /// May enqueue, and nothing else.
+    pub producer: String,
+    /// May claim, complete and keep house.
+    pub relay: String,
+    /// Reads everything, acts on dead letters.
+    pub control: String,
+    /// Reads everything but the sequences.
+    pub auditor: String,
+}
+
+impl Roles {
+    /// `<prefix>_owner` and so on. The prefix obeys the rules of a schema name.
+    #[must_use]
+    pub fn new(prefix: &Schema) -> Self {
+        let name = |role: &str| format!("{prefix}_{role}");
+        Self {
+            owner: name("owner"),
+            producer: name("producer"),
+            relay: name("relay"),
+            control: name("control"),
+            auditor: name("auditor"),
+        }
+    }
+
+    fn pairs(&self) -> [(&'static str, &str); 5] {
+        [
+            ("owner", &self.owner),
+            ("producer", &self.producer),
+            ("relay", &self.relay),
+            ("control", &self.control),
+            ("auditor", &self.auditor),
+        ]
+    }
+}
+
+/// Makes the group roles that are missing, hands the schema to the owner role and grants each what it may do. Safe to
+/// repeat. Needs CREATEROLE, and ownership of the schema.
+pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Result<Roles, Error> {
+    check(client, schema).await?;
+    let roles = Roles::new(prefix);
+    let tx = client.transaction().await?;
+    lock(&tx, schema).await?;
+    for (_, role) in roles.pairs() {
+        // Two databases of one server may do this at once: whoever comes second finds the role there.
+        tx.batch_execute(&format!(
+            "do $$ begin if not exists (select from pg_roles where rolname = '{role}') then \
+             create role \"{role}\" nologin; end if; \
+             exception when duplicate_object or unique_violation then null; end $$"
+        ))
+        .await?;
+    }
+    let owner = &roles.owner;
+    tx.batch_execute(&format!(
+        "do $$ begin if not pg_has_role('{owner}', 'member') then \
+         execute format('grant \"{owner}\" to %I', current_user); end if; end $$"
+    ))
+    .await?;
+    hand_over(&tx, schema, owner).await?;
+    become_owner(&tx, schema).await?;
+    grant(&tx, schema, prefix.as_str()).await?;
+    tx.batch_execute(&format!("update {}.setting set role_prefix = '{prefix}'", schema.quoted())).await?;
+    tx.commit().await?;
+    Ok(roles)
+}
+
+/// Everything in the schema belongs to the owner role; SECURITY DEFINER functions then run with its rights.
+async fn hand_over(tx: &Transaction<'_>, schema: &Schema, owner: &str) -> Result<(), Error> {
+    tx.batch_execute(&format!(
+        "alter schema {0} owner to \"{owner}\"; \
+         do $$ declare o record; begin \
+         for o in select c.oid::regclass as name, c.relkind as kind from pg_class c \
+                  where c.relnamespace = '{0}'::regnamespace and c.relkind in ('r', 'p', 'v') loop \
+         execute format('alter %s %s owner to \"{owner}\"', case o.kind when 'v' then 'view' else 'table' end, o.name); \
+         end loop; \
+         for o in select p.oid::regprocedure as name from pg_proc p where p.pronamespace = '{0}'::regnamespace loop \
+         execute format('alter function %s owner to \"{owner}\"', o.name); end loop; \
+         for o in select t.oid::regtype as name from pg_type t left join pg_class c on c.oid = t.typrelid \
+                  where t.typnamespace = '{0}'::regnamespace and (t.typtype = 'e' or c.relkind = 'c') loop \
+         execute format('alter type %s owner to \"{owner}\"', o.name); end loop; \
+         end $$",
+        schema.quoted()
+    ))
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn grant(tx: &Transaction<'_>, schema: &Schema, prefix: &str) -> Result<(), Error> {
+    let roles = Roles::new(&Schema::new(prefix)?);
+    let sql = roles
+        .pairs()
+        .iter()
+        .fold(render(GRANTS, schema), |sql, (word, role)| sql.replace(&format!(":\"{word}\""), &format!("\"{role}\"")));
+    tx.batch_execute(&sql).await?;
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The PostgreSQL store: each transition is one call of one SQL function, one round trip. Statements carry their types
+//! and are not prepared, so everything works through a pooler in transaction mode. No row is written any other way.
+
+mod connect;
+mod tls;
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use deadpool_postgres::{Object, Pool};
+use serde_json::value::RawValue;
+use tokio_postgres::Row;
+use tokio_postgres::types::{Json, ToSql, Type};
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
+use crate::migrate;
+use crate::schema::Schema;
+use crate::store::{Pruned, Replay, Store};
+
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// An outbox in a PostgreSQL database, behind a small pool of connections.
+#[derive(Clone)]
+pub struct PostgresStore {
+    pool: Pool,
+    schema: Schema,
+    target: String,
+}
+
+impl PostgresStore {
+    /// Connects, and checks that the schema is one this build understands.
+    ///
+    /// `url` is `postgres://user:password@host:port/database?sslmode=…`; see `docs/sql-api.md` for the modes.
+    pub async fn connect(url: &str, schema: Schema) -> Result<Self, Error> {
+        let store = Self::open(url, schema)?;
+        let connection = store.connection().await?;
+        migrate::check(&**connection, &store.schema).await?;
+        Ok(store)
+    }
+
+    /// Connects without looking at the schema: for migrations.
+    pub fn open(url: &str, schema: Schema) -> Result<Self, Error> {
+        let (pool, target) = connect::pool(url)?;
+        Ok(Self { pool, schema, target })
+    }
+
+    /// A connection of the pool.
+    pub async fn connection(&self) -> Result<Object, Error> {
+        self.pool.get().await.map_err(|error| connect::explain(&self.target, error))
+    }
+
+    /// The schema the outbox is in.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        let sql = sql.replace("outbox.", &format!("{}.", self.schema.quoted()));
+        Ok(self.connection().await?.query_typed(&sql, parameters).await?)
+    }
+
+    /// For functions that return one number.
+    async fn count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        let rows = self.query(sql, parameters).await?;
+        let count: i32 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// For functions that return a set of ids.
+    async fn ids(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Uuid>, Error> {
+        let rows = self.query(sql, parameters).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+        let rows = self
+            .query(
+                "select message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority, headers, \
+                 payload, body, content_type, occurred_at, due_at, attempt_no, attempt_count, lease_token, claimed_at, \
+                 lease_expires_at \
+                 from outbox.claim(worker_id => $1, batch_size => $2, lease_seconds => $3::text::numeric, sink => $4, \
+                 max_attempts => $5, tenant_id => $6, lane_run => $7)",
+                &[
+                    (&claim.worker_id, Type::TEXT),
+                    (&int(claim.batch_size), Type::INT4),
+                    (&seconds(claim.lease), Type::TEXT),
+                    (&claim.sink, Type::TEXT),
+                    (&int(claim.max_attempts), Type::INT4),
+                    (&claim.tenant_id, Type::UUID),
+                    (&int(claim.lane_run), Type::INT4),
+                ],
+            )
+            .await?;
+        rows.iter().map(claimed).collect()
+    }
+
+    async fn complete(&self, worker_id: &str, completions: &[Completion]) -> Result<Vec<Completed>, Error> {
+        if completions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let message_ids: Vec<Uuid> = completions.iter().map(|completion| completion.message_id).collect();
+        let tokens: Vec<Uuid> = completions.iter().map(|completion| completion.lease_token.0).collect();
+        let states: Vec<&str> = completions.iter().map(|completion| completion.outcome.state().as_str()).collect();
+        let retry_after: Vec<Option<String>> = completions
+            .iter()
+            .map(|completion| match &completion.outcome {
+                Outcome::Retryable { retry_after, .. } => Some(seconds(*retry_after)),
+                _ => None,
+            })
+            .collect();
+        let failures: Vec<_> = completions.iter().map(|completion| completion.outcome.failure()).collect();
+        let error_codes: Vec<Option<String>> =
+            failures.iter().map(|failure| failure.and_then(|failure| text(failure.error_code.as_deref()))).collect();
+        let error_messages: Vec<Option<String>> =
+            failures.iter().map(|failure| failure.and_then(|failure| text(failure.error_message.as_deref()))).collect();
+        let references: Vec<Option<String>> =
+            completions.iter().map(|completion| text(completion.reference.as_deref())).collect();
+        let codes: Vec<Option<String>> =
+            completions.iter().map(|completion| text(completion.code.as_deref())).collect();
+        let latencies: Vec<Option<i32>> = completions
+            .iter()
+            .map(|completion| completion.latency.map(|latency| i32::try_from(latency.as_millis()).unwrap_or(i32::MAX)))
+            .collect();
+        let rows = self
+            .query(
+                "select message_id, sink, attempt_no, dead from outbox.complete_many(message_id => $1, \
+                 lease_token => $2, state => $3, worker_id => $4, retry_after_seconds => $5::text[]::numeric[], \
+                 error_code => $6, error_message => $7, reference => $8, code => $9, latency_ms => $10)",
+                &[
+                    (&message_ids, Type::UUID_ARRAY),
+                    (&tokens, Type::UUID_ARRAY),
+                    (&states, Type::TEXT_ARRAY),
+                    (&worker_id, Type::TEXT),
+                    (&retry_after, Type::TEXT_ARRAY),
+                    (&error_codes, Type::TEXT_ARRAY),
+                    (&error_messages, Type::TEXT_ARRAY),
+                    (&references, Type::TEXT_ARRAY),
+                    (&codes, Type::TEXT_ARRAY),
+                    (&latencies, Type::INT4_ARRAY),
+                ],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Completed {
+                    message_id: row.try_get(0)?,
+                    sink: row.try_get(1)?,
+                    attempt_no: row.try_get(2)?,
+                    dead: row.try_get(3)?,
+                })
+            })
+            .collect()
+    }
+
+    async fn renew(&self, token: LeaseToken, message_ids: &[Uuid], lease: Duration) -> Result<Vec<Uuid>, Error> {
+        self.ids(
+            "select message_id from outbox.renew(lease_token => $1, message_ids => $2, \
+             lease_seconds => $3::text::numeric)",
+            &[(&token.0, Type::UUID), (&message_ids, Type::UUID_ARRAY), (&seconds(lease), Type::TEXT)],
+        )
+        .await
+    }
+
+    async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        self.ids(
+            "select * from outbox.release(lease_token => $1, message_ids => $2)",
+            &[(&token.0, Type::UUID), (&message_ids, Type::UUID_ARRAY)],
+        )
+        .await
+    }
+
+    async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error> {
+        self.count("select outbox.repair_expired_leases(batch_size => $1)", &[(&int(batch_size), Type::INT4)]).await
+    }
+
+    async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
+        self.count(
+            "select outbox.unclaim_stuck(older_than_seconds => $1::text::numeric)",
+            &[(&seconds(older_than), Type::TEXT)],
+        )
+        .await
+    }
+
+    async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
+        self.count(
+            "select outbox.redrive(message_ids => $1, all_dead => $2, sink => $3)",
+            &[(&message_ids, Type::UUID_ARRAY), (&message_ids.is_none(), Type::BOOL), (&sink, Type::TEXT)],
+        )
+        .await
+    }
+
+    async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
+        self.count(
+            "select outbox.discard(message_ids => $1, sink => $2)",
+            &[(&message_ids, Type::UUID_ARRAY), (&sink, Type::TEXT)],
+        )
+        .await
+    }
+
+    async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error> {
+        let (ids, from, to, topic) = match what {
+            Replay::Messages(ids) => (Some(ids), None, None, None),
+            Replay::Enqueued { from, to, topic } => (None, Some(*from), Some(*to), topic.as_deref()),
+        };
+        self.count(
+            "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5)",
+            &[
+                (&ids, Type::UUID_ARRAY),
+                (&sink, Type::TEXT),
+                (&from, Type::TIMESTAMPTZ),
+                (&to, Type::TIMESTAMPTZ),
+                (&topic, Type::TEXT),
+            ],
+        )
+        .await
+    }
+
+    async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
+        let rows = self
+            .query(
+                "select partitions_dropped, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
+                &[(&older_than.map(seconds), Type::TEXT)],
+            )
+            .await?;
+        let (partitions, keys): (i32, i32) = match rows.first() {
+            Some(row) => (row.try_get(0)?, row.try_get(1)?),
+            None => (0, 0),
+        };
+        Ok(Pruned {
+            partitions_dropped: u64::try_from(partitions).unwrap_or(0),
+            dedupe_deleted: u64::try_from(keys).unwrap_or(0),
+        })
+    }
+}
+
+fn claimed(row: &Row) -> Result<Claimed, Error> {
+    let payload: Option<Json<Box<RawValue>>> = row.try_get("payload")?;
+    let body: Option<Vec<u8>> = row.try_get("body")?;
+    let headers: Option<Json<std::collections::BTreeMap<String, String>>> = row.try_get("headers")?;
+    Ok(Claimed {
+        message_id: row.try_get("message_id")?,
+        sink: row.try_get("sink")?,
+        namespace: row.try_get("namespace")?,
+        topic: row.try_get("topic")?,
+        tenant_id: row.try_get("tenant_id")?,
+        lane: row.try_get("lane")?,
+        sequence_id: row.try_get("sequence_id")?,
+        dedupe_key: row.try_get("dedupe_key")?,
+        priority: row.try_get("priority")?,
+        headers: headers.map(|Json(headers)| headers).unwrap_or_default(),
+        // The table's CHECK makes it exactly one of the two.
+        content: match payload {
+            Some(Json(payload)) => Content::Json(payload),
+            None => Content::Bytes(body.unwrap_or_default()),
+        },
+        content_type: row.try_get("content_type")?,
+        occurred_at: time(row, "occurred_at")?,
+        due_at: time(row, "due_at")?,
+        attempt_no: row.try_get("attempt_no")?,
+        attempt_count: row.try_get("attempt_count")?,
+        lease_token: LeaseToken(row.try_get("lease_token")?),
+        claimed_at: time(row, "claimed_at")?,
+        lease_expires_at: time(row, "lease_expires_at")?,
+    })
+}
+
+fn time(row: &Row, column: &str) -> Result<SystemTime, Error> {
+    Ok(row.try_get(column)?)
+}
+
+/// Counts in the SQL functions are `integer`; what does not fit is out of their documented range and refused there.
+fn int(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Exact to the microsecond, without a float in between.
+fn seconds(duration: Duration) -> String {
+    format!("{}.{:06}", duration.as_secs(), duration.subsec_micros())
+}
+
+/// What a destination said may hold NUL, which PostgreSQL's text cannot; an outcome must not be lost over it.
+fn text(said: Option<&str>) -> Option<String> {
+    said.map(|said| said.replace('\0', "\u{fffd}"))
+}

@@ -1,0 +1,88 @@
+//! Turns a database URL into a pool, and a failed connection into words. The URL holds a password: nothing here ever
+//! repeats it.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use tokio_postgres::Config;
+use url::Url;
+
+use super::tls;
+use crate::error::Error;
+
+/// Connections of one store. A relay needs few: two round trips move a whole batch.
+const MAX_CONNECTIONS: usize = 8;
+/// How long to wait for the server to answer a connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait for a free connection of the pool.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The pool, and the target's name for error messages.
+pub(super) fn pool(url: &str) -> Result<(Pool, String), Error> {
+    let mut url = Url::parse(url).map_err(|error| bad_url(error.to_string()))?;
+    if !matches!(url.scheme(), "postgres" | "postgresql") {
+        return Err(bad_url(format!("it begins with {}://, not postgres://", url.scheme())));
+    }
+    let tls = tls::Mode::take_from(&mut url)?;
+    let mut config: Config = url.as_str().parse().map_err(|error: tokio_postgres::Error| bad_url(reason(&error)))?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("postrider");
+    }
+    config.ssl_mode(tls.ssl_mode());
+    let target = format!(
+        "{}:{}{}",
+        url.host_str().unwrap_or("localhost"),
+        url.port().unwrap_or(5432),
+        url.path().trim_end_matches('/')
+    );
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let manager = match tls.connector()? {
+        Some(connector) => Manager::from_config(config, connector, recycling),
+        None => Manager::from_config(config, tokio_postgres::NoTls, recycling),
+    };
+    let pool = Pool::builder(manager)
+        .max_size(MAX_CONNECTIONS)
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(WAIT_TIMEOUT))
+        .create_timeout(Some(CONNECT_TIMEOUT))
+        .build()
+        .map_err(|error| bad_url(error.to_string()))?;
+    Ok((pool, target))
+}
+
+pub(super) fn bad_url(reason: String) -> Error {
+    Error::BadUrl { reason }
+}
+
+/// Why there is no connection, and what to do about it.
+pub(super) fn explain(target: &str, error: PoolError) -> Error {
+    let reason = match error {
+        PoolError::Timeout(_) => format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs()),
+        PoolError::Backend(error) => match error.as_db_error().map(|db| (db.code().code(), db.message())) {
+            Some(("28P01" | "28000", message)) => format!("{message} (check user and password in the database URL)"),
+            Some(("3D000", message)) => format!("{message} (create it, or check the name in the database URL)"),
+            Some((_, message)) => message.to_owned(),
+            None => reason(&error),
+        },
+        other => other.to_string(),
+    };
+    Error::Connect { target: target.to_owned(), reason }
+}
+
+/// The driver's words and its causes' in one line; the driver's own text alone is just "error connecting to server".
+fn reason(error: &tokio_postgres::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.contains(&cause_words) {
+            words = format!("{words}: {cause_words}");
+        }
+        source = cause.source();
+    }
+    words
+}

@@ -1,0 +1,19 @@
+//! The outbox on a real PostgreSQL: one binary, one file for each part of the contract.
+
+mod support;
+
+mod claim;
+mod complete;
+mod costs;
+mod enqueue;
+mod input;
+mod lanes;
+mod migrate;
+mod model;
+mod partitions;
+mod plans;
+mod pooler;
+mod races;
+mod roles;
+mod torture;
+mod wake;

@@ -1,0 +1,131 @@
+//! What the tests share: enqueue, claim and complete in one line each, through plain SQL on a plain connection, so that
+//! a test reads like the contract. No assertion lives here.
+
+use std::time::Duration;
+
+use postrider_testkit::Database;
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+/// A claimed message, as far as tests look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) id: Uuid,
+    pub(crate) token: Uuid,
+    pub(crate) topic: String,
+    pub(crate) lane: Option<String>,
+    pub(crate) sequence: Option<i64>,
+    pub(crate) attempt_no: i32,
+    pub(crate) attempt_count: i32,
+}
+
+impl Held {
+    fn from_row(row: &Row) -> Self {
+        Self {
+            id: row.get("message_id"),
+            token: row.get("lease_token"),
+            topic: row.get("topic"),
+            lane: row.get("lane"),
+            sequence: row.get("sequence_id"),
+            attempt_no: row.get("attempt_no"),
+            attempt_count: row.get("attempt_count"),
+        }
+    }
+}
+
+/// A fresh, migrated database and one connection to it.
+pub(crate) async fn fresh() -> (Database, Client) {
+    let database = postrider_testkit::database().await;
+    let client = database.connect().await;
+    (database, client)
+}
+
+/// Enqueues with the given arguments of `outbox.enqueue` (SQL text after `payload`), returning the id.
+pub(crate) async fn enqueue(client: &Client, topic: &str, arguments: &str) -> Uuid {
+    let sql = format!("select message_id from outbox.enqueue(topic => '{topic}', payload => '1'{arguments})");
+    client.query_one(&sql, &[]).await.expect("enqueue").get(0)
+}
+
+/// Enqueues `count` messages without a lane in one statement.
+pub(crate) async fn enqueue_plain(client: &Client, count: i32) {
+    let sql = "select count(*) from outbox.enqueue_many(topic => array_fill('t'::text, array[$1::int4]), \
+               payload => array_fill('1'::jsonb, array[$1]))";
+    client.query_one(sql, &[&count]).await.expect("enqueue_many");
+}
+
+/// Enqueues `per_lane` messages in each of `lanes` lanes (`lane-00000` …), in one statement.
+pub(crate) async fn enqueue_lanes(client: &Client, lanes: i32, per_lane: i32) {
+    let sql = "with m as (select array_agg('lane-' || lpad(l::text, 5, '0') order by n, l) as lane \
+                          from generate_series(0, $1::int4 - 1) l, generate_series(1, $2::int4) n) \
+               select count(*) from m, outbox.enqueue_many(topic => array_fill('t'::text, array[$1 * $2]), \
+               payload => array_fill('1'::jsonb, array[$1 * $2]), lane => m.lane)";
+    client.query_one(sql, &[&lanes, &per_lane]).await.expect("enqueue_many");
+}
+
+/// Claims for `worker` with a lease of 60 seconds; `more` is further SQL arguments.
+pub(crate) async fn claim_with(client: &Client, worker: &str, batch: i32, more: &str) -> Vec<Held> {
+    let sql = format!("select * from outbox.claim(worker_id => $1, batch_size => $2{more})");
+    let sql = if more.contains("lease_seconds") { sql } else { sql.replace("$2", "$2, lease_seconds => 60") };
+    client.query(&sql, &[&worker, &batch]).await.expect("claim").iter().map(Held::from_row).collect()
+}
+
+/// Claims for `worker` with a lease of 60 seconds.
+pub(crate) async fn claim(client: &Client, worker: &str, batch: i32) -> Vec<Held> {
+    claim_with(client, worker, batch, "").await
+}
+
+/// Claims with a lease so short that it has ended when this returns.
+pub(crate) async fn claim_expired(client: &Client, worker: &str, batch: i32) -> Vec<Held> {
+    let held = claim_with(client, worker, batch, ", lease_seconds => 0.001").await;
+    client.query("select pg_sleep(0.01)", &[]).await.expect("the lease ends by the database's clock");
+    held
+}
+
+/// Completes one message; the error is the caller's to look at.
+pub(crate) async fn complete(
+    client: &Client,
+    worker: &str,
+    held: &Held,
+    state: &str,
+) -> Result<i32, tokio_postgres::Error> {
+    let sql = "select outbox.complete(message_id => $1, lease_token => $2, worker_id => $3, state => $4)";
+    Ok(client.query_one(sql, &[&held.id, &held.token, &worker, &state]).await?.get(0))
+}
+
+/// Marks everything held under the first one's token as delivered.
+pub(crate) async fn mark_delivered(client: &Client, held: &[Held]) -> i32 {
+    let Some(first) = held.first() else { return 0 };
+    let ids: Vec<Uuid> = held.iter().map(|held| held.id).collect();
+    client
+        .query_one("select outbox.mark_delivered($1, $2)", &[&first.token, &ids])
+        .await
+        .expect("mark_delivered")
+        .get(0)
+}
+
+/// The attempts of a message, oldest first, as `number STATE`.
+pub(crate) async fn attempts(client: &Client, id: Uuid) -> Vec<String> {
+    let sql = "select attempt_no || ' ' || state from outbox.attempts where message_id = $1 order by sink, attempt_no";
+    client.query(sql, &[&id]).await.expect("attempts").iter().map(|row| row.get(0)).collect()
+}
+
+/// One number.
+pub(crate) async fn number(client: &Client, sql: &str) -> i64 {
+    let row = client.query_one(&format!("select ({sql})::int8"), &[]).await.expect(sql);
+    row.get::<_, Option<i64>>(0).unwrap_or(-1)
+}
+
+/// The SQLSTATE of a failed statement.
+pub(crate) fn sqlstate(error: &tokio_postgres::Error) -> &str {
+    error.code().map_or("none", |code| code.code())
+}
+
+/// Waits until another backend of this database waits for a lock: the explicit "now it is blocked" of a race.
+pub(crate) async fn until_blocked(client: &Client, waiters: i64) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    while number(client, sql).await < waiters {
+        assert!(std::time::Instant::now() < deadline, "nobody waits for a lock");
+        tokio::task::yield_now().await;
+    }
+}
