@@ -7,8 +7,9 @@
 -- Zero rows: nothing is due, the sink is paused, or `hop_limit` lane heads were looked at and all were blocked.
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
--- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves.
--- The session remembers it in a custom setting: only a hint where to look first, forgotten with the session.
+-- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves. The
+-- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, then the lane): only a hint where
+-- to look first, forgotten with the session.
 create or replace function :"schema".claim(
     worker_id      text,
     batch_size     integer,
@@ -36,11 +37,11 @@ declare
     v_now         constant timestamptz := clock_timestamp();
     v_token       constant uuid := gen_random_uuid();
     v_cursor      text;
-    v_start_lane  text;
+    v_memory      text;
     v_lanes       record;
     v_ids         uuid[];
     v_tails       bigint[];
-    v_room        integer;
+    v_half        integer;
 begin
     if claim.worker_id is null or claim.worker_id = '' or octet_length(claim.worker_id) > 255 then
         raise exception 'worker_id must be 1 to 255 bytes of text' using errcode = '22023';
@@ -63,25 +64,29 @@ begin
         return;
     end if;
 
-    -- Lanes, up to half of the batch; then what has no lane; then lanes again if there is room.
-    v_cursor := 'postrider.cursor_' || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
-    v_start_lane := coalesce(current_setting(v_cursor, true), '');
-    v_lanes := claim_lanes(claim.sink, claim.tenant_id, (claim.batch_size + 1) / 2, v_now, claim.max_attempts,
-        claim.lane_run, v_start_lane, claim.hop_limit, 1, v_start_lane);
-    v_ids := v_lanes.message_ids;
-    v_tails := v_lanes.lane_tails;
-    v_ids := v_ids || array(select d.message_id from claim_due(claim.sink, claim.tenant_id,
-        claim.batch_size - cardinality(v_ids), v_now, claim.due_from) d);
-    v_room := claim.batch_size - cardinality(v_ids);
-    if v_room > 0 and v_lanes.leg <= 2 then
-        v_tails := v_tails || array_fill(null::bigint, array[cardinality(v_ids) - cardinality(v_tails)]);
-        v_lanes := claim_lanes(claim.sink, claim.tenant_id, v_room, v_now, claim.max_attempts,
-            claim.lane_run, v_start_lane, claim.hop_limit, v_lanes.leg, v_lanes.after_lane);
-        v_ids := v_ids || v_lanes.message_ids;
-        v_tails := v_tails || v_lanes.lane_tails;
-    end if;
-    if v_lanes.after_lane <> v_start_lane then
-        perform set_config(v_cursor, v_lanes.after_lane, false);
+    -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
+    -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
+    -- half again, and more.
+    if exists (select from delivery d where d.sink = claim.sink and d.lane is not null) then
+        v_cursor := 'postrider.cursor_'
+            || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
+        v_memory := coalesce(current_setting(v_cursor, true), '');
+        v_half := (claim.batch_size + case when v_memory like '-%' then 0 else 1 end) / 2;
+        v_ids := array(select d.message_id
+                       from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.due_from) d);
+        v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_ids), v_now,
+            claim.max_attempts, claim.lane_run, substr(v_memory, 2), claim.hop_limit);
+        perform set_config(v_cursor, case when v_memory like '-%' then '+' else '-' end || v_lanes.last_lane, false);
+        if cardinality(v_ids) = v_half and v_half + cardinality(v_lanes.message_ids) < claim.batch_size then
+            v_ids := array(select d.message_id
+                           from claim_due(claim.sink, claim.tenant_id,
+                                          claim.batch_size - cardinality(v_lanes.message_ids), v_now, claim.due_from) d);
+        end if;
+        v_ids := v_lanes.message_ids || v_ids;
+        v_tails := v_lanes.lane_tails;
+    else
+        v_ids := array(select d.message_id
+                       from claim_due(claim.sink, claim.tenant_id, claim.batch_size, v_now, claim.due_from) d);
     end if;
     if v_ids = '{}' then
         return;

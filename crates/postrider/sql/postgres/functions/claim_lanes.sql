@@ -1,11 +1,11 @@
 -- Goes once around the lanes of a sink, beginning after `start_lane`: first to the last lane, then from the first lane
--- up to `start_lane`. Stops when `room` is filled or `hop_limit` heads were looked at; called again with the leg and
--- lane it returned, it goes on from there and looks at no lane twice (rows locked by this transaction are not skipped).
--- Caller: claim. Internal. Locks and indexes: those of claim_lane_runs.
+-- up to `start_lane`. Stops when `room` is filled or `hop_limit` heads were looked at; `last_lane` is where.
+-- Caller: claim, once (rows locked by this transaction would not be skipped). Internal.
+-- Locks and indexes: those of claim_lane_runs.
 create or replace function :"schema".claim_lanes(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, start_lane text, hop_limit integer,
-    inout leg integer, inout after_lane text, out message_ids uuid[], out lane_tails bigint[]
+    out message_ids uuid[], out lane_tails bigint[], out last_lane text
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -16,24 +16,27 @@ declare
 begin
     message_ids := '{}';
     lane_tails := '{}';
-    while leg <= 2 and cardinality(message_ids) < room loop
+    last_lane := start_lane;
+    if room < 1 then
+        return;
+    end if;
+    for leg in 1 .. case when start_lane = '' then 1 else 2 end loop
         select array_agg(r.message_id) filter (where r.message_id is not null) as ids,
                array_agg(r.lane_tail) filter (where r.message_id is not null) as tails,
                max(r.lane) as last_lane,
-               coalesce(bool_or(r.message_id is null), false) as hop_limited
+               bool_or(r.message_id is null) as hop_limited
         into v_run
         from claim_lane_runs(sink, tenant_id, room - cardinality(message_ids), at_time, max_attempts, lane_run,
-                             after_lane, case leg when 2 then start_lane end, hop_limit) r;
+                             case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
+                             hop_limit) r;
         message_ids := message_ids || coalesce(v_run.ids, '{}');
         lane_tails := lane_tails || coalesce(v_run.tails, '{}');
         if cardinality(message_ids) >= room or v_run.hop_limited then
-            after_lane := v_run.last_lane;
+            last_lane := v_run.last_lane;
             exit;
         end if;
-        leg := case when start_lane = '' then 3 else leg + 1 end;
-        after_lane := '';
     end loop;
 end
 $$;
-comment on function :"schema".claim_lanes(text, uuid, integer, timestamptz, integer, integer, text, integer, integer, text) is
+comment on function :"schema".claim_lanes(text, uuid, integer, timestamptz, integer, integer, text, integer) is
     'Internal to claim: one round over the lanes of a sink.';
