@@ -194,6 +194,15 @@ pub struct AttemptRecord {
 }
 
 impl PostgresStore {
+    /// The database's clock, for ages: the reader's own may be off.
+    pub async fn now(&self) -> Result<SystemTime, Error> {
+        let rows = self.query("select clock_timestamp()", &[]).await?;
+        match rows.first() {
+            Some(row) => Ok(row.try_get(0)?),
+            None => Ok(SystemTime::now()),
+        }
+    }
+
     /// How every sink stands, by name.
     pub async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
         let rows = self

@@ -36,7 +36,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/enqueue_many.sql"),
     include_str!("../sql/postgres/functions/enqueue.sql"),
     include_str!("../sql/postgres/functions/bury.sql"),
-    include_str!("../sql/postgres/functions/end_leases.sql"),
+    include_str!("../sql/postgres/functions/settle.sql"),
     include_str!("../sql/postgres/functions/claim_due.sql"),
     include_str!("../sql/postgres/functions/claim_lane_runs.sql"),
     include_str!("../sql/postgres/functions/claim_lanes.sql"),

@@ -1,1 +1,346 @@
-//! ...
+//! Wrong input, of every kind, to every SQL function: the documented SQLSTATE, words that name what is wrong, and not
+//! one row written. Then the same through the library's typed errors, and through psql as a service in another
+//! language would call it.
+
+use std::time::Duration;
+
+use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store, limit};
+use postrider_testkit::psql;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::support::{Held, claim, claim_expired, complete, contents, enqueue, fresh, number, sqlstate};
+
+/// A call (after `select … from outbox.`) and words that its error must contain.
+type Case = (&'static str, &'static str);
+
+const ENQUEUE: &[Case] = &[
+    ("enqueue(null, '1')", "topic must be 1 to 255 bytes"),
+    ("enqueue('', '1')", "topic must be 1 to 255 bytes"),
+    ("enqueue(repeat('x', 256), '1')", "topic must be 1 to 255 bytes"),
+    ("enqueue(repeat('ö', 128), '1')", "topic must be 1 to 255 bytes"),
+    ("enqueue('t')", "exactly one"),
+    ("enqueue('t', null)", "exactly one"),
+    ("enqueue('t', '1', body => 'x')", "exactly one"),
+    ("enqueue('t', body => convert_to(repeat('x', 16777217), 'utf8'))", "larger than 16 MiB"),
+    ("enqueue('t', to_jsonb(repeat('x', 16777217)))", "larger than 16 MiB"),
+    ("enqueue('t', '1', namespace => '')", "namespace must be"),
+    ("enqueue('t', '1', namespace => repeat('x', 256))", "namespace must be"),
+    ("enqueue('t', '1', lane => '')", "lane must be"),
+    ("enqueue('t', '1', lane => repeat('x', 256))", "lane must be"),
+    ("enqueue('t', '1', dedupe_key => '')", "dedupe_key must be"),
+    ("enqueue('t', '1', dedupe_key => repeat('x', 513))", "dedupe_key must be"),
+    (
+        "enqueue('t', '1', lane => 'l', tenant_id => '00000000-0000-0000-0000-00000000000a', dedupe_key => 'k')",
+        "does not belong to the tenant",
+    ),
+    ("enqueue('t', '1', priority => 101)", "between -100 and 100"),
+    ("enqueue('t', '1', priority => -101)", "between -100 and 100"),
+    ("enqueue('t', '1', headers => '[]')", "headers must be a JSON object"),
+    ("enqueue('t', '1', headers => '\"x\"')", "headers must be a JSON object"),
+    ("enqueue('t', '1', headers => 'null')", "headers must be a JSON object"),
+    ("enqueue('t', '1', headers => '{\"a\": 1}')", "whose values are strings"),
+    ("enqueue('t', '1', headers => '{\"a\": null}')", "whose values are strings"),
+    ("enqueue('t', '1', headers => '{\"a\": {\"b\": \"c\"}}')", "whose values are strings"),
+    ("enqueue('t', '1', headers => '{\"a\": [\"b\"]}')", "whose values are strings"),
+    ("enqueue('t', '1', headers => '{\"a\": []}')", "whose values are strings"),
+    ("enqueue('t', '1', headers => jsonb_build_object('h', repeat('x', 65536)))", "larger than 64 KiB"),
+    ("enqueue('t', '1', content_type => '')", "content_type must be"),
+    ("enqueue('t', '1', content_type => repeat('x', 256))", "content_type must be"),
+    ("enqueue('t', '1', due_at => 'infinity')", "must be finite"),
+    ("enqueue('t', '1', due_at => '-infinity')", "must be finite"),
+    ("enqueue('t', '1', occurred_at => 'infinity')", "must be finite"),
+    ("enqueue('t', '1', due_at => now(), delay_seconds => 1)", "not both"),
+    ("enqueue('t', '1', delay_seconds => -0.001)", "between 0 and 3155760000"),
+    ("enqueue('t', '1', delay_seconds => 'NaN')", "between 0 and 3155760000"),
+    ("enqueue('t', '1', delay_seconds => 1e300)", "between 0 and 3155760000"),
+    ("enqueue('t', '1', delay_seconds => 3155760000.1)", "between 0 and 3155760000"),
+    // A batch names the message; nothing of the batch is written.
+    (
+        "enqueue_many(array['a', '', 'c'], array['1', '2', '3']::jsonb[], lane => array['l', 'l', 'l'])",
+        "message 2 of 3: topic",
+    ),
+    ("enqueue_many(array['a', null], array['1', '2']::jsonb[])", "message 2 of 2: topic"),
+    ("enqueue_many(array['a', 'b'], array['1', null]::jsonb[], dedupe_key => array['k', 'l'])", "message 2 of 2: give"),
+    (
+        "enqueue_many(array['a', 'b', 'c'], array['1', '2', '3']::jsonb[], priority => array[0, 500, 500])",
+        "message 2 of 3: priority",
+    ),
+    ("enqueue_many(array['a', 'b'], array['1']::jsonb[])", "differ in length"),
+    ("enqueue_many(array['a', 'b'], array['1', '2', '3']::jsonb[])", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], lane => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], namespace => array['a', 'b'])", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], tenant_id => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], dedupe_key => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], priority => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], headers => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], due_at => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], occurred_at => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], body => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], content_type => '{}')", "differ in length"),
+    ("enqueue_many(array['a'], array['1']::jsonb[], delay_seconds => '{}')", "differ in length"),
+    ("enqueue_many(null, array['1']::jsonb[])", "differ in length"),
+    ("enqueue_many(array[array['a'], array['b']], array['1', '2']::jsonb[])", "one-dimensional"),
+    ("next_sequence(null)", "lane must be"),
+    ("next_sequence('')", "lane must be"),
+    ("next_sequence(repeat('x', 256))", "lane must be"),
+];
+
+/// `ID` and `TOKEN` are a leased message's.
+const RELAY: &[Case] = &[
+    ("claim(null, 1, 1)", "worker_id must be"),
+    ("claim('', 1, 1)", "worker_id must be"),
+    ("claim(repeat('x', 256), 1, 1)", "worker_id must be"),
+    ("claim('w', null, 1)", "batch_size must be"),
+    ("claim('w', 0, 1)", "batch_size must be"),
+    ("claim('w', 10001, 1)", "batch_size must be"),
+    ("claim('w', 1, null)", "lease_seconds must be"),
+    ("claim('w', 1, 0)", "lease_seconds must be"),
+    ("claim('w', 1, -1)", "lease_seconds must be"),
+    ("claim('w', 1, 'NaN')", "lease_seconds must be"),
+    ("claim('w', 1, 1e300)", "lease_seconds must be"),
+    ("claim('w', 1, 1, sink => null)", "sink must be"),
+    ("claim('w', 1, 1, sink => '')", "sink must be"),
+    ("claim('w', 1, 1, sink => repeat('x', 256))", "sink must be"),
+    ("claim('w', 1, 1, max_attempts => null)", "max_attempts must be"),
+    ("claim('w', 1, 1, max_attempts => 0)", "max_attempts must be"),
+    ("claim('w', 1, 1, max_attempts => 1000001)", "max_attempts must be"),
+    ("claim('w', 1, 1, lane_run => null)", "lane_run must be"),
+    ("claim('w', 1, 1, lane_run => 0)", "lane_run must be"),
+    ("claim('w', 1, 1, hop_limit => 0)", "hop_limit must be"),
+    ("claim('w', 1, 1, due_from => null)", "due_from must not be null"),
+    ("complete('ID', 'TOKEN', null, 'DISPATCHED')", "worker_id must not be null"),
+    ("complete('ID', 'TOKEN', 'w', null)", "unknown state"),
+    ("complete('ID', 'TOKEN', 'w', '')", "unknown state"),
+    ("complete('ID', 'TOKEN', 'w', 'dispatched')", "unknown state 'dispatched'"),
+    ("complete('ID', 'TOKEN', 'w', 'ZOMBIE_REQUEUE')", "unknown state 'ZOMBIE_REQUEUE'"),
+    ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', -1)", "retry_after_seconds must be"),
+    ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', 'NaN')", "retry_after_seconds must be"),
+    ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', 1e300)", "retry_after_seconds must be"),
+    ("complete('ID', 'TOKEN', 'w', 'DISPATCHED', latency_ms => -1)", "latency_ms must not be negative"),
+    ("complete_many('{ID}', '{TOKEN}', '{DISPATCHED,FAILED}')", "differ in length"),
+    ("complete_many('{ID}', '{}', '{DISPATCHED}')", "differ in length"),
+    ("complete_many('{ID}', null, '{DISPATCHED}')", "differ in length"),
+    ("complete_many('{ID}', '{TOKEN}', '{FAILED}', error_code => '{}')", "differ in length"),
+    ("complete_many('{ID}', '{TOKEN}', '{FAILED}', latency_ms => '{1,2}')", "differ in length"),
+    ("complete_many('{ID,ID}', '{TOKEN,TOKEN}', '{DISPATCHED,LOST}')", "unknown state 'LOST'"),
+    ("renew('TOKEN', '{ID}', null)", "lease_seconds must be"),
+    ("renew('TOKEN', '{ID}', 0)", "lease_seconds must be"),
+    ("renew('TOKEN', '{ID}', 'NaN')", "lease_seconds must be"),
+    ("renew('TOKEN', '{ID}', 86400.1)", "lease_seconds must be"),
+    ("repair_expired_leases(0)", "batch_size must be"),
+    ("repair_expired_leases(null)", "batch_size must be"),
+    ("sleep(null, 1)", "worker_id must be"),
+    ("sleep('', 1)", "worker_id must be"),
+    ("sleep('w', 0)", "seconds must be"),
+    ("sleep('w', null)", "seconds must be"),
+    ("sleep('w', 'NaN')", "seconds must be"),
+    ("make_partitions(-1)", "ahead must be"),
+    ("make_partitions(1001)", "ahead must be"),
+    ("prune(-1)", "older_than_seconds must be"),
+    ("prune('NaN')", "older_than_seconds must be"),
+    ("prune(1e300)", "older_than_seconds must be"),
+    ("prune(1, 0)", "batch_size must be"),
+    ("prune(1, null)", "batch_size must be"),
+];
+
+const CONTROL: &[Case] = &[
+    ("redrive()", "exactly one"),
+    ("redrive(null, null)", "exactly one"),
+    ("redrive('{ID}', true)", "exactly one"),
+    ("discard(null)", "must not be null"),
+    ("unclaim_stuck(null)", "older_than_seconds must be"),
+    ("unclaim_stuck(-1)", "older_than_seconds must be"),
+    ("unclaim_stuck('NaN')", "older_than_seconds must be"),
+    ("replay()", "name message_ids"),
+    ("replay('{ID}', null)", "sink must be"),
+    ("replay('{ID}', '')", "sink must be"),
+    ("replay('{ID}', repeat('x', 256))", "sink must be"),
+    ("replay('{ID}', 's', now(), now())", "name message_ids"),
+    ("replay('{ID}', 's', now())", "name message_ids"),
+    ("replay(null, 's', now())", "name message_ids"),
+    ("configure_sink(null)", "sink must be"),
+    ("configure_sink('')", "sink must be"),
+    ("configure_sink('s', on_dead => 'explode')", "on_dead must be"),
+    ("add_route(null)", "must each be"),
+    ("add_route('')", "must each be"),
+    ("add_route('s', '')", "must each be"),
+    ("add_route('s', null)", "must each be"),
+    ("add_route('s', '*', repeat('x', 256))", "must each be"),
+];
+
+/// A queue in which every table has a row, and a message leased to `w`.
+async fn furnished(client: &Client) -> Held {
+    client
+        .batch_execute("select outbox.configure_sink('x', paused => true); select outbox.add_route('x', 'x*')")
+        .await
+        .unwrap();
+    for arguments in ["", ", lane => 'a', dedupe_key => 'k'", ""] {
+        enqueue(client, "t", arguments).await;
+    }
+    let held = claim(client, "w", 2).await;
+    complete(client, "w", &held[1], "FAILED").await.unwrap();
+    held[0].clone()
+}
+
+async fn assert_all_refused(cases: &[Case]) {
+    let (_database, client) = fresh().await;
+    let held = furnished(&client).await;
+    let before = contents(&client, "outbox").await;
+    for (call, words) in cases {
+        let call = call.replace("ID", &held.id.to_string()).replace("TOKEN", &held.token.to_string());
+        let error = match client.batch_execute(&format!("select * from outbox.{call}")).await {
+            Ok(()) => panic!("{call} was accepted"),
+            Err(error) => error,
+        };
+        assert_eq!(sqlstate(&error), "22023", "{call}: {error:?}");
+        let message = error.as_db_error().unwrap().message();
+        assert!(message.contains(words), "{call} says {message:?}, not {words:?}");
+        assert_eq!(contents(&client, "outbox").await, before, "{call}");
+    }
+}
+
+/// Proves M2, M4, P6: a producer's wrong input is refused with 22023 and writes nothing.
+#[tokio::test]
+async fn a_producers_wrong_input_is_refused() {
+    assert_all_refused(ENQUEUE).await;
+}
+
+/// Proves L2, L3: a worker's wrong input is refused with 22023 and changes nothing.
+#[tokio::test]
+async fn a_relays_wrong_input_is_refused() {
+    assert_all_refused(RELAY).await;
+}
+
+#[tokio::test]
+async fn an_operators_wrong_input_is_refused() {
+    assert_all_refused(CONTROL).await;
+}
+
+/// Times at the edge of the world are times: an operator may say "since ever" and "for ever".
+#[tokio::test]
+async fn endless_ranges_are_accepted() {
+    let (_database, client) = fresh().await;
+    enqueue(&client, "t", "").await;
+    let held = claim(&client, "w", 1).await;
+    complete(&client, "w", &held[0], "DISPATCHED").await.unwrap();
+    for (from, to, count) in [
+        ("-infinity", "infinity", 1),
+        ("1900-01-01", "now", 0),
+        ("now", "infinity", 0),
+        ("infinity", "infinity", 0),
+        ("200000-01-01", "infinity", 0),
+    ] {
+        let sql = format!("select outbox.replay(null, 'default', '{from}', '{to}')");
+        client.batch_execute("begin").await.unwrap();
+        // `now` is when this transaction began: after the message was written.
+        let expected = if from == "1900-01-01" { 1 } else { count };
+        assert_eq!(number(&client, &sql).await, expected, "{from} to {to}");
+        client.batch_execute("rollback").await.unwrap();
+    }
+}
+
+/// Proves L3: whoever does not hold the lease gets P7002, is told so, and changes nothing.
+#[tokio::test]
+async fn a_lost_lease_is_p7002() {
+    let (_database, client) = fresh().await;
+    let held = furnished(&client).await;
+    let ended = claim_expired(&client, "w", 1).await.remove(0);
+    let before = contents(&client, "outbox").await;
+    let other = |change: fn(&mut Held)| {
+        let mut other = held.clone();
+        change(&mut other);
+        other
+    };
+    let cases = [
+        ("another token", "w", other(|held| held.token = Uuid::from_u128(1))),
+        ("another worker", "v", held.clone()),
+        ("no worker", "", held.clone()),
+        ("an unknown message", "w", other(|held| held.id = Uuid::from_u128(1))),
+        ("an ended lease", "w", ended),
+    ];
+    for (what, worker, held) in &cases {
+        for state in ["DISPATCHED", "RETRYABLE", "FAILED"] {
+            let error = complete(&client, worker, held, state).await.expect_err(what);
+            assert_eq!(sqlstate(&error), "P7002", "{what}, {state}");
+            let db = error.as_db_error().unwrap();
+            assert_eq!(db.message(), "LEASE_LOST");
+            assert!(db.detail().unwrap().contains(&held.id.to_string()), "{db:?}");
+            assert!(db.hint().is_some());
+        }
+    }
+    let no_token = format!("select outbox.complete('{}', null, 'w', 'FAILED')", held.id);
+    assert_eq!(crate::support::try_sql(&client, &no_token).await, "P7002");
+    for nothing in
+        ["mark_delivered(null, null)", "mark_delivered(gen_random_uuid(), '{}')", "mark_delivered(null, '{null}')"]
+    {
+        assert_eq!(number(&client, &format!("select outbox.{nothing}")).await, 0, "{nothing}");
+    }
+    assert_eq!(contents(&client, "outbox").await, before);
+}
+
+/// Proves M4: the library refuses before the database is asked, and names the message of a batch.
+#[tokio::test]
+async fn the_library_refuses_with_typed_errors() {
+    let (database, mut client) = fresh().await;
+    let outbox = Outbox::default();
+    let good = Message::json("t", &1).unwrap();
+    let tx = client.transaction().await.unwrap();
+    let nul = [
+        (Message::json("a\0", &1).unwrap(), "topic"),
+        (good.clone().namespace("\0"), "namespace"),
+        (good.clone().lane("a\0"), "lane"),
+        (good.clone().dedupe_key("a\0"), "dedupe_key"),
+        (good.clone().content_type("a\0"), "content_type"),
+        (good.clone().header("a", "\0"), "header"),
+        (Message::json("t", "a\0b").unwrap(), "payload"),
+    ];
+    for (message, named) in nul {
+        let error = outbox.enqueue(&tx, &message).await.unwrap_err();
+        assert!(matches!(&error, Error::InvalidMessage(InvalidMessage::Nul { field }) if *field == named), "{error:?}");
+    }
+    let batch = [good.clone(), good.clone(), good.clone().lane("")];
+    let error = outbox.enqueue_many(&tx, &batch).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::InvalidBatch { index: 2, source: InvalidMessage::Empty { field: "lane" } }),
+        "{error:?}"
+    );
+    let error = outbox.enqueue_many(&tx, &vec![good.clone(); MAX_BATCH_MESSAGES + 1]).await.unwrap_err();
+    assert!(matches!(&error, Error::BatchTooLarge { count: 10_001, max: MAX_BATCH_MESSAGES }), "{error:?}");
+    assert_eq!(outbox.enqueue_many(&tx, &[]).await.unwrap(), []);
+    // What only the database can know is its typed refusal, with its hint: this JSON is far larger as jsonb.
+    let wide = Message::json("t", &vec![1_u8; limit::CONTENT_BYTES / 3]).unwrap();
+    let error = outbox.enqueue(&tx, &wide).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, hint: Some(_) } if message.contains("16 MiB")), "{error:?}");
+    tx.rollback().await.unwrap();
+
+    let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
+    let error = store.claim(&postrider::Claim::new("")).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, .. } if message.contains("worker_id")), "{error:?}");
+    let error = store.prune(Some(Duration::MAX)).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { .. }), "{error:?}");
+    assert_eq!(number(&client, "select count(*) from outbox.message").await, 0);
+}
+
+/// Proves M1: the SQL function is the interface of every language, psql's included.
+#[tokio::test]
+async fn psql_enqueues_and_rolls_back() {
+    let (database, client) = fresh().await;
+    let before = contents(&client, "outbox").await;
+    let call = "select * from outbox.enqueue(topic => 'order.placed', payload => '{\"id\":1}');";
+    let output = psql(
+        &database,
+        &format!("begin; {call} {} rollback;", call.replace(");", ", lane => 'a', dedupe_key => 'k');")),
+    )
+    .await;
+    assert!(output.status.success(), "{}", output.stderr);
+    assert_eq!(contents(&client, "outbox").await, before);
+    let output = psql(&database, call).await;
+    let columns: Vec<&str> = output.stdout.trim().split('|').collect();
+    let [id, "", "t"] = columns.as_slice() else { panic!("{output:?}") };
+    let sql = format!("select count(*) from outbox.message where id = '{id}' and payload = '{{\"id\": 1}}'");
+    assert_eq!(number(&client, &sql).await, 1);
+    let output = psql(&database, "select * from outbox.enqueue(topic => '', payload => '1');").await;
+    assert!(!output.status.success() && output.stderr.contains("topic must be"), "{output:?}");
+    assert!(output.stderr.contains("HINT"), "{output:?}");
+}

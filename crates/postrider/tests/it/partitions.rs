@@ -1,1 +1,337 @@
-//! ...
+//! Partitions are made ahead of time and dropped when everything in them is history. Old partitions are made by hand,
+//! with ids of old times, so that each rule of pruning is seen alone: nothing undelivered ever goes, nobody is kept
+//! waiting, and a message that is being replayed stays.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::support::{
+    claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, texts, try_sql, until_blocked,
+};
+
+/// Makes a pair of partitions for the day that began `days_ago` days before now, as the keeper of that time did.
+async fn old_partition(client: &Client, days_ago: i32) -> String {
+    let name = format!("old_{days_ago}");
+    for parent in ["message", "attempt"] {
+        let bounds = format!(
+            "select format('create table outbox.{parent}_{name} partition of outbox.{parent} for values from (%L) to (%L)', \
+             outbox.message_id_floor(date_trunc('day', now()) - interval '{days_ago} days'), \
+             outbox.message_id_floor(date_trunc('day', now()) - interval '{} days'))",
+            days_ago - 1
+        );
+        let sql = texts(client, &bounds).await.remove(0);
+        client.batch_execute(&sql).await.unwrap();
+    }
+    format!("_{name}")
+}
+
+/// Writes a message of that day with one recorded attempt; what is still to be done with it is the test's business.
+async fn old_message(client: &Client, days_ago: i32) -> Uuid {
+    let sql = format!(
+        "with m as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) \
+         select (substr(outbox.message_id_floor(date_trunc('day', now()) - interval '{days_ago} days' + interval '1 hour')::text, 1, 14) \
+         || substr(gen_random_uuid()::text, 15))::uuid, now() - interval '{days_ago} days', 0, 'default', 'old', '1' \
+         returning id) \
+         insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+         select id, now(), now(), 1, 'DISPATCHED', 'default', 'w' from m returning message_id"
+    );
+    client.query_one(&sql, &[]).await.unwrap().get(0)
+}
+
+async fn pending(client: &Client, id: Uuid) {
+    let sql = "insert into outbox.delivery (message_id, due_at, priority, sink, attempt_no) values ($1, now(), 0, 'default', 1)";
+    client.execute(sql, &[&id]).await.unwrap();
+}
+
+/// What prune says: partitions, rows of the default partition, dedupe keys.
+async fn prune(client: &Client, arguments: &str) -> (i32, i32, i32) {
+    let row = client.query_one(&format!("select * from outbox.prune({arguments})"), &[]).await.unwrap();
+    (row.get(0), row.get(1), row.get(2))
+}
+
+async fn partitions(client: &Client, parent: &str) -> Vec<String> {
+    let sql = format!(
+        "select substr(c.relname, length('{parent}') + 1) from pg_inherits i join pg_class c on c.oid = i.inhrelid \
+         where i.inhparent = 'outbox.{parent}'::regclass order by 1"
+    );
+    texts(client, &sql).await
+}
+
+/// Proves H8: partitions stand ready before they are needed, and making them again makes nothing.
+#[tokio::test]
+async fn partitions_are_made_ahead_and_only_once() {
+    let (_database, client) = fresh().await;
+    let before = partitions(&client, "message").await;
+    let ahead = number(&client, "select partitions_ahead from outbox.setting").await;
+    assert_eq!(i64::try_from(before.len()).unwrap(), ahead + 2, "today, the days ahead, and the net");
+    assert_eq!(partitions(&client, "attempt").await, before);
+    assert_eq!(number(&client, "select outbox.make_partitions()").await, 0);
+    assert_eq!(number(&client, &format!("select outbox.make_partitions({})", ahead + 3)).await, 3);
+    assert_eq!(number(&client, &format!("select outbox.make_partitions({})", ahead + 3)).await, 0);
+    assert_eq!(partitions(&client, "message").await.len(), before.len() + 3);
+    assert_eq!(partitions(&client, "attempt").await, partitions(&client, "message").await);
+
+    enqueue(&client, "t", "").await;
+    mark_delivered(&client, &claim(&client, "w", 1).await).await;
+    for table in ["message", "attempt"] {
+        let today = format!("select '{table}' || to_char(now() at time zone 'UTC', '\"_\"YYYYMMDD\"_00\"')");
+        let found = format!("select c.relname::text from outbox.{table} t join pg_class c on c.oid = t.tableoid");
+        assert_eq!(texts(&client, &found).await, texts(&client, &today).await);
+    }
+}
+
+#[tokio::test]
+async fn any_number_may_make_partitions_at_once() {
+    let (database, client) = fresh().await;
+    let before = partitions(&client, "message").await.len();
+    let mut keepers = Vec::new();
+    for _ in 0..8 {
+        keepers.push(database.connect().await);
+    }
+    let made = join_all(keepers.iter().map(|keeper| number(keeper, "select outbox.make_partitions(20)"))).await;
+    let now = partitions(&client, "message").await.len();
+    assert_eq!(i64::try_from(now - before).unwrap(), made.iter().sum::<i64>());
+    assert_eq!(number(&client, "select outbox.make_partitions(20)").await, 0);
+}
+
+/// A width of an hour beside partitions of a day: the new ones begin where the old ones end.
+#[tokio::test]
+async fn another_width_does_not_overlap_what_is_there() {
+    let (_database, client) = fresh().await;
+    client.batch_execute("update outbox.setting set partition_width = '6 hours'").await.unwrap();
+    assert_eq!(number(&client, "select outbox.make_partitions(3)").await, 0, "days are there already");
+    assert!(number(&client, "select outbox.make_partitions(60)").await > 20);
+    enqueue(&client, "t", "").await;
+}
+
+/// An outbox whose keeper has been away accepts and delivers messages, and comes back to partitions by itself.
+#[tokio::test]
+async fn the_default_partition_is_a_net() {
+    let (_database, client) = fresh().await;
+    for (parent, name) in [("message", "message_"), ("attempt", "attempt_")] {
+        for suffix in partitions(&client, parent).await.iter().filter(|suffix| *suffix != "_rest") {
+            client.batch_execute(&format!("drop table outbox.{}{suffix}", name.trim_end_matches('_'))).await.unwrap();
+        }
+    }
+    let id = enqueue(&client, "t", "").await;
+    let held = claim(&client, "w", 1).await;
+    assert_eq!(held[0].id, id);
+    mark_delivered(&client, &held).await;
+    assert_eq!(number(&client, "select count(*) from outbox.message_rest").await, 1);
+    let later = number(&client, "select outbox.make_partitions()").await;
+    assert_eq!(later, number(&client, "select partitions_ahead from outbox.setting").await, "all but today's");
+    enqueue(&client, "t", "").await;
+    // Pruned row by row once they are old, and never while something is to be done with them.
+    let (old, waiting) = (old_message(&client, 40).await, old_message(&client, 40).await);
+    pending(&client, waiting).await;
+    assert_eq!(prune(&client, "").await, (0, 1, 0));
+    let left = "select count(*) from outbox.message_rest where id = ";
+    assert_eq!(number(&client, &format!("{left} '{old}'")).await, 0);
+    assert_eq!(number(&client, &format!("{left} '{waiting}'")).await, 1);
+}
+
+/// Proves H8, M8: pruning drops whole partitions of history with their attempts, and never one in which a delivery is
+/// pending, leased or dead.
+#[tokio::test]
+async fn only_partitions_without_anything_undelivered_are_dropped() {
+    let (_database, client) = fresh().await;
+    let (gone, kept): (Vec<i32>, Vec<i32>) = ((30..32).collect(), (40..44).collect());
+    for days_ago in gone.iter().chain(&kept).chain(&[3]) {
+        old_partition(&client, *days_ago).await;
+        old_message(&client, *days_ago).await;
+    }
+    pending(&client, old_message(&client, 40).await).await;
+    for state in ["FAILED", "leased"] {
+        pending(&client, old_message(&client, if state == "leased" { 42 } else { 41 }).await).await;
+    }
+    let held = claim(&client, "w", 10).await;
+    assert_eq!(held.len(), 3);
+    let state_of = |id: Uuid| format!("select count(*) from outbox.message_old_41 where id = '{id}'");
+    for one in &held {
+        if number(&client, &state_of(one.id)).await == 1 {
+            complete(&client, "w", one, "FAILED").await.unwrap();
+        }
+    }
+    // A dead head that parks its lane, in the fourth.
+    let parked = old_message(&client, 43).await;
+    let park = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, lane, sequence_id, \
+                attempt_no, attempt_count, parked) values ($1, 'default', now(), 'FAILED', 0, 'a', 1, 1, 1, true)";
+    client.execute(park, &[&parked]).await.unwrap();
+
+    assert_eq!(prune(&client, "").await, (2, 0, 0));
+    let left = partitions(&client, "message").await;
+    assert_eq!(partitions(&client, "attempt").await, left, "attempts go with their messages");
+    for days_ago in gone {
+        assert!(!left.contains(&format!("_old_{days_ago}")), "{left:?}");
+    }
+    for days_ago in kept.iter().chain(&[3]) {
+        assert!(left.contains(&format!("_old_{days_ago}")), "{left:?}");
+    }
+    assert_eq!(number(&client, "select count(*) from outbox.delivery").await, 2);
+    assert_eq!(prune(&client, "").await, (0, 0, 0), "and nothing is left to do");
+    assert_eq!(
+        prune(&client, &format!("older_than_seconds => {}", 24 * 3600)).await,
+        (1, 0, 0),
+        "the one of 3 days ago"
+    );
+
+    // What ends, goes.
+    client.batch_execute("select outbox.discard(array(select message_id from outbox.dead_letter))").await.unwrap();
+    mark_delivered(&client, &held).await;
+    assert_eq!(prune(&client, "").await, (4, 0, 0));
+}
+
+/// "Keep it for ever" is a long time, and must not turn into none.
+#[tokio::test]
+async fn a_retention_of_centuries_keeps_everything() {
+    let (_database, client) = fresh().await;
+    old_partition(&client, 40).await;
+    old_message(&client, 40).await;
+    enqueue(&client, "t", ", dedupe_key => 'k'").await;
+    mark_delivered(&client, &claim(&client, "w", 1).await).await;
+    let before = (partitions(&client, "message").await, contents(&client, "outbox").await);
+    assert_eq!(prune(&client, "older_than_seconds => 3155760000").await, (0, 0, 0), "100 years");
+    client
+        .batch_execute("update outbox.setting set retention = '1000 years', dedupe_window = '1000 years'")
+        .await
+        .unwrap();
+    assert_eq!(prune(&client, "").await, (0, 0, 0), "1000 years");
+    client.batch_execute("update outbox.setting set retention = '7 days', dedupe_window = '30 days'").await.unwrap();
+    assert_eq!((partitions(&client, "message").await, contents(&client, "outbox").await), before);
+}
+
+/// Proves M3: keys live as long as their window says, longer than the message itself, and longer still while the
+/// message has not ended.
+#[tokio::test]
+async fn dedupe_keys_go_after_their_window_and_after_their_message() {
+    let (_database, client) = fresh().await;
+    for days_ago in [10, 40] {
+        old_partition(&client, days_ago).await;
+    }
+    let (recent, ended, waiting) =
+        (old_message(&client, 10).await, old_message(&client, 40).await, old_message(&client, 40).await);
+    for (id, key) in [(recent, "recent"), (ended, "ended"), (waiting, "waiting")] {
+        let sql =
+            "insert into outbox.dedupe (message_id, namespace, topic, dedupe_key) values ($1, 'default', 't', $2)";
+        client.execute(sql, &[&id, &key]).await.unwrap();
+    }
+    pending(&client, waiting).await;
+    assert_eq!(prune(&client, "").await, (1, 0, 1));
+    let keys = "select dedupe_key from outbox.dedupe order by 1";
+    assert_eq!(texts(&client, keys).await, ["recent", "waiting"]);
+    // Its message is gone, the key still answers.
+    assert_eq!(enqueue(&client, "t", ", dedupe_key => 'recent'").await, recent);
+    assert_eq!(number(&client, "select count(*) from outbox.delivery").await, 1, "nothing was written");
+    mark_delivered(&client, &claim(&client, "w", 1).await).await;
+    assert_eq!(prune(&client, "").await, (1, 0, 1));
+}
+
+/// Proves H8: pruning does not hurt the hot path. A producer in an open transaction makes it give way, soon, and it
+/// does its work the next time.
+#[tokio::test]
+async fn pruning_gives_way_to_open_transactions() {
+    let (database, client) = fresh().await;
+    old_partition(&client, 40).await;
+    old_message(&client, 40).await;
+    let producer = database.connect().await;
+    producer.batch_execute("begin").await.unwrap();
+    enqueue(&producer, "t", "").await;
+    let began = Instant::now();
+    assert_eq!(prune(&client, "").await, (0, 0, 0));
+    assert!(began.elapsed() < Duration::from_secs(5), "it waited {:?}", began.elapsed());
+    assert_eq!(texts(&client, "select current_setting('lock_timeout')").await, ["0"], "the caller's own is back");
+    enqueue(&producer, "t", "").await;
+    producer.batch_execute("commit").await.unwrap();
+    assert_eq!(prune(&client, "").await, (1, 0, 0));
+    assert_eq!(number(&client, "select count(*) from outbox.delivery").await, 2);
+}
+
+/// Making partitions must not stop the others either: a transaction that stays open for long makes the keeper give
+/// way, and producers and relays go on beside it.
+#[tokio::test]
+async fn making_partitions_gives_way_to_open_transactions() {
+    let (database, client) = fresh().await;
+    let (producer, keeper, other) = (database.connect().await, database.connect().await, database.connect().await);
+    producer.batch_execute("begin").await.unwrap();
+    enqueue(&producer, "t", "").await;
+    let keeping = tokio::spawn(async move { try_sql(&keeper, "select outbox.make_partitions(12)").await });
+    let began = Instant::now();
+    // Whether it waits by now or has given way already: the others must not wait behind it.
+    while !keeping.is_finished() && began.elapsed() < Duration::from_secs(1) {
+        tokio::task::yield_now().await;
+    }
+    other.batch_execute("set lock_timeout = '2s'").await.unwrap();
+    assert_eq!(try_sql(&other, "select from outbox.enqueue('t', '1')").await, "00000");
+    assert_eq!(try_sql(&other, "select from outbox.claim('w', 1, 1)").await, "00000");
+    producer.batch_execute("commit").await.unwrap();
+    assert_eq!(keeping.await.unwrap(), "00000");
+    number(&client, "select outbox.make_partitions(12)").await;
+    assert_eq!(partitions(&client, "message").await.len(), 14);
+}
+
+/// A replay that has read a message but not committed yet is waited for: the partition stays.
+#[tokio::test]
+async fn a_message_that_is_being_replayed_is_not_pruned() {
+    for in_a_partition in [true, false] {
+        let (database, client) = fresh().await;
+        if in_a_partition {
+            old_partition(&client, 40).await;
+        }
+        let id = old_message(&client, 40).await;
+        let operator = database.connect().await;
+        operator.batch_execute("begin").await.unwrap();
+        let replay = format!("select outbox.replay(array['{id}']::uuid[])");
+        assert_eq!(number(&operator, &replay).await, 1);
+        // Gives up after setting.prune_lock_wait, or waits for the operator and sees what it wrote: both keep it.
+        assert_eq!(prune(&client, "").await, (0, 0, 0), "in a partition: {in_a_partition}");
+        client.batch_execute("update outbox.setting set prune_lock_wait = '30 seconds'").await.unwrap();
+        let keeper = database.connect().await;
+        let pruning = tokio::spawn(async move { prune(&keeper, "").await });
+        if in_a_partition {
+            until_blocked(&client, 1).await;
+        }
+        operator.batch_execute("commit").await.unwrap();
+        assert_eq!(pruning.await.unwrap(), (0, 0, 0), "in a partition: {in_a_partition}");
+        let held = claim(&client, "w", 1).await;
+        assert_eq!(held.iter().map(|held| (held.id, held.attempt_no)).collect::<Vec<_>>(), [(id, 2)]);
+    }
+}
+
+/// The look after the lock must see what was committed while the lock was waited for, whatever isolation level the
+/// database makes its default.
+#[tokio::test]
+async fn a_replay_is_seen_under_every_isolation_level() {
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let (database, client) = fresh().await;
+        old_partition(&client, 40).await;
+        let id = old_message(&client, 40).await;
+        client.batch_execute("update outbox.setting set prune_lock_wait = '30 seconds'").await.unwrap();
+        let (operator, keeper) = (database.connect().await, database.connect().await);
+        operator.batch_execute("begin").await.unwrap();
+        assert_eq!(number(&operator, &format!("select outbox.replay(array['{id}']::uuid[])")).await, 1);
+        keeper.batch_execute(&format!("set default_transaction_isolation = '{level}'")).await.unwrap();
+        let pruning = tokio::spawn(async move { try_sql(&keeper, "select from outbox.prune()").await });
+        while !pruning.is_finished() && number(&client, "select count(*) from pg_locks where not granted").await == 0 {
+            tokio::task::yield_now().await;
+        }
+        operator.batch_execute("commit").await.unwrap();
+        // It may refuse to work at such a level; it may not drop the message.
+        pruning.await.unwrap();
+        assert_eq!(number(&client, "select count(*) from outbox.message").await, 1, "{level}");
+    }
+}
+
+/// An expired lease is a lease: what a dead worker held is not history.
+#[tokio::test]
+async fn an_expired_lease_keeps_its_partition() {
+    let (_database, client) = fresh().await;
+    old_partition(&client, 40).await;
+    pending(&client, old_message(&client, 40).await).await;
+    assert_eq!(claim_expired(&client, "w", 1).await.len(), 1);
+    assert_eq!(prune(&client, "").await, (0, 0, 0));
+    assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 1);
+    assert_eq!(prune(&client, "").await, (0, 0, 0));
+}

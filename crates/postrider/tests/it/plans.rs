@@ -1,1 +1,193 @@
-//! ...
+//! What a claim reads. The statements inside the functions must use the intended indexes whatever the planner knows
+//! (empty table, loaded and never analyzed, a million rows), and the pages touched by a claim of 100 must not grow with
+//! history, with what is not due, with other tenants, with one blocked lane, or with the number of lanes.
+//!
+//! Scans are read from the transaction's own statistics, pages from EXPLAIN (ANALYZE, BUFFERS): both exact.
+
+use std::collections::BTreeMap;
+
+use postrider_testkit::{Cluster, Database};
+use tokio_postgres::Client;
+
+use crate::support::{enqueue_lanes, enqueue_plain, number};
+
+/// What is pending before anything is added.
+const BASE: i32 = 20_000;
+const MILLION: i32 = 1_000_000;
+/// Claims measured on each side; the median counts.
+const CLAIMS: usize = 9;
+
+/// A server of its own whose autovacuum cannot change the picture in the middle.
+async fn quiet() -> (Database, Client) {
+    let cluster = Cluster::start_with(&[
+        ("autovacuum", "off"),
+        ("max_wal_size", "8GB"),
+        ("synchronous_commit", "off"),
+        ("shared_buffers", "512MB"),
+    ])
+    .await;
+    let database = cluster.database().await;
+    let client = database.connect().await;
+    (database, client)
+}
+
+/// Index scans and sequential scans of the outbox's tables by one claim of 100 (which is rolled back).
+async fn scans(client: &Client, arguments: &str) -> BTreeMap<String, i64> {
+    client.batch_execute("begin").await.unwrap();
+    client.query(&format!("select from outbox.claim('w', 100, 60{arguments})"), &[]).await.unwrap();
+    let rows = client
+        .query(
+            "select case c.relkind when 'r' then 'seq ' else '' end \
+                    || regexp_replace(c.relname, '_\\d{8}_\\d\\d|_rest', ''), sum(pg_stat_get_xact_numscans(c.oid))::int8 \
+             from pg_class c where c.relnamespace = 'outbox'::regnamespace and c.relkind in ('r', 'i') \
+             and pg_stat_get_xact_numscans(c.oid) > 0 group by 1",
+            &[],
+        )
+        .await
+        .unwrap();
+    client.batch_execute("rollback").await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+async fn assert_intended_indexes(client: &Client, when: &str) {
+    for (arguments, wanted) in [("", ["delivery_due", "delivery_lane"]), (", tenant_id => gen_random_uuid()", ["delivery_due_of_tenant", "delivery_lane_of_tenant"])] {
+        let scans = scans(client, arguments).await;
+        for index in wanted {
+            assert!(scans.contains_key(index), "{when}: {index} is not used: {scans:?}");
+        }
+        for table in ["delivery", "message", "attempt"] {
+            assert!(!scans.contains_key(&format!("seq {table}")), "{when}: {table} is read from end to end: {scans:?}");
+        }
+    }
+}
+
+/// Pages that a claim of 100 touches: the median of several, each of which is delivered before the next.
+async fn pages(client: &Client, arguments: &str) -> i64 {
+    let mut counts = Vec::new();
+    for n in 0..=CLAIMS {
+        let sql = format!("explain (analyze, buffers, format json) select * from outbox.claim('w', 100, 60{arguments})");
+        let plan: serde_json::Value = client.query_one(&sql, &[]).await.unwrap().get(0);
+        let top = &plan[0]["Plan"];
+        assert_eq!(top["Actual Rows"].as_f64(), Some(100.0), "a full batch");
+        let touched = top["Shared Hit Blocks"].as_i64().unwrap() + top["Shared Read Blocks"].as_i64().unwrap();
+        // The first call plans every statement in the functions and reads the catalogs for it.
+        if n > 0 {
+            counts.push(touched);
+        }
+        client
+            .query(
+                "select outbox.mark_delivered(lease_token, array_agg(message_id)) from outbox.in_flight group by lease_token",
+                &[],
+            )
+            .await
+            .unwrap();
+    }
+    counts.sort_unstable();
+    counts[CLAIMS / 2]
+}
+
+fn assert_within_a_tenth(what: &str, before: i64, after: i64) {
+    println!("{what}: a claim of 100 touched {before} pages before, {after} after");
+    assert!((after - before).abs() * 10 < before, "{what}: {before} pages before, {after} after");
+}
+
+/// Rows straight into the tables: a million through `enqueue_many` would only take longer. `columns` are SQL
+/// expressions over `i`: tenant, lane, sequence, due time, priority.
+async fn load(client: &Client, rows: i32, tenant: &str, lane: &str, sequence: &str, due: &str, priority: &str) {
+    let sql = format!(
+        "with m as materialized (select i, encode(int8send((((date_part('epoch', now()) * 1000)::int8 - 1000 - i / 1000) << 16) | (7 << 12) | i % 1000) \
+                || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id from generate_series(1, {rows}) i), \
+         w as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload, tenant_id, lane, sequence_id) \
+               select id, now(), {priority}, 'default', 't', '1', {tenant}, {lane}, {sequence} from m) \
+         insert into outbox.delivery (message_id, due_at, priority, sink, tenant_id, lane, sequence_id) \
+         select id, {due}, {priority}, 'default', {tenant}, {lane}, {sequence} from m"
+    );
+    client.batch_execute(&sql).await.unwrap();
+}
+
+/// Proves H3: the plans are index scans on an empty, a freshly loaded and never analyzed, and a million-row table.
+#[tokio::test]
+async fn heavy_claims_use_the_intended_indexes() {
+    let (database, client) = quiet().await;
+    assert_intended_indexes_on_empty(&client).await;
+    enqueue_plain(&client, BASE / 2).await;
+    enqueue_lanes(&client, 1000, 10).await;
+    assert_eq!(number(&client, "select count(*) from pg_stats where schemaname = 'outbox' and tablename = 'delivery'").await, 0);
+    assert_intended_indexes(&client, "loaded, never analyzed").await;
+    load(&client, MILLION / 2, "null", "null", "null::int8", "now()", "0").await;
+    load(&client, MILLION / 2, "null", "'x' || i % 5000", "i", "now()", "0").await;
+    assert_intended_indexes(&client, "a million rows, never analyzed").await;
+    client.batch_execute("analyze").await.unwrap();
+    assert_intended_indexes(&client, "a million rows, analyzed").await;
+    // A new session plans anew, now with statistics.
+    let fresh = database.connect().await;
+    assert_intended_indexes(&fresh, "a million rows, analyzed, new session").await;
+}
+
+async fn assert_intended_indexes_on_empty(client: &Client) {
+    let scans = scans(client, "").await;
+    assert!(scans.contains_key("delivery_due"), "{scans:?}");
+    assert!(!scans.contains_key("seq delivery"), "{scans:?}");
+}
+
+/// Proves H3, P3: a million delivered messages in history cost a claim nothing.
+#[tokio::test]
+async fn heavy_history_costs_nothing() {
+    let (_database, client) = quiet().await;
+    load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
+    let before = pages(&client, "").await;
+    load(&client, MILLION, "null", "null", "null::int8", "now()", "-50").await;
+    client
+        .batch_execute(
+            "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+             select message_id, now(), now(), 1, 'DISPATCHED', sink, 'w' from outbox.delivery where priority = -50; \
+             delete from outbox.delivery where priority = -50",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("vacuum outbox.delivery").await.unwrap();
+    assert_within_a_tenth("a million delivered", before, pages(&client, "").await);
+}
+
+/// Proves H3: a million deliveries not yet due, at mixed priorities, are not walked over.
+#[tokio::test]
+async fn heavy_not_yet_due_costs_nothing() {
+    let (_database, client) = quiet().await;
+    load(&client, BASE, "null", "null", "null::int8", "now()", "i % 10").await;
+    let before = pages(&client, "").await;
+    load(&client, MILLION, "null", "null", "null::int8", "now() + interval '1 hour'", "i % 10").await;
+    assert_within_a_tenth("a million not yet due", before, pages(&client, "").await);
+}
+
+/// Proves H1, H3: a claim of one tenant does not read a million of other tenants'.
+#[tokio::test]
+async fn heavy_other_tenants_cost_nothing() {
+    let (_database, client) = quiet().await;
+    let ours = "'00000000-0000-0000-0000-000000000001'::uuid";
+    load(&client, BASE, ours, "null", "null::int8", "now()", "0").await;
+    let filter = format!(", tenant_id => {ours}");
+    let before = pages(&client, &filter).await;
+    let others = "('00000000-0000-0000-0001-' || lpad((i % 1000)::text, 12, '0'))::uuid";
+    load(&client, MILLION, others, "null", "null::int8", "now() - interval '1 day'", "0").await;
+    assert_within_a_tenth("a million of other tenants", before, pages(&client, &filter).await);
+}
+
+/// Proves H3: one blocked lane of a million is one hop.
+#[tokio::test]
+async fn heavy_a_blocked_lane_costs_nothing() {
+    let (_database, client) = quiet().await;
+    load(&client, BASE, "null", "'l' || i % 2000", "i", "now()", "0").await;
+    let before = pages(&client, "").await;
+    load(&client, MILLION, "null", "'a-blocked'", "i", "case when i = 1 then now() + interval '1 hour' else now() end", "0").await;
+    assert_within_a_tenth("a blocked lane of a million", before, pages(&client, "").await);
+}
+
+/// Proves H3: a hundred thousand lanes cost what two thousand cost.
+#[tokio::test]
+async fn heavy_many_lanes_cost_nothing() {
+    let (_database, client) = quiet().await;
+    load(&client, BASE, "null", "'l' || lpad((i % 2000)::text, 6, '0')", "i", "now()", "0").await;
+    let before = pages(&client, "").await;
+    load(&client, MILLION, "null", "'m' || lpad((i % 98000)::text, 6, '0')", "i", "now()", "0").await;
+    assert_within_a_tenth("a hundred thousand lanes", before, pages(&client, "").await);
+}

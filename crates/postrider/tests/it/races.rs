@@ -1,1 +1,408 @@
-//! ...
+//! Races, played out by hand: two real connections, each step in its place, both endings (commit and rollback). Where
+//! one side must wait, the test waits until the server says that it does; where it must not, a lock timeout of a
+//! millisecond would tell.
+
+use std::time::Duration;
+
+use postrider_testkit::Database;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::support::{
+    Held, attempts, claim, claim_expired, claim_with, complete, enqueue, enqueue_lanes, enqueue_plain, fresh,
+    mark_delivered, number, sqlstate, until_blocked,
+};
+
+/// A connection that fails rather than waits.
+async fn impatient(database: &Database) -> Client {
+    let client = database.connect().await;
+    client.batch_execute("set lock_timeout = '1ms'").await.unwrap();
+    client
+}
+
+/// Runs one statement that returns one number on its own connection, in the background.
+fn in_background(client: Client, sql: String) -> JoinHandle<Result<i64, String>> {
+    tokio::spawn(async move {
+        match client.query_one(&format!("select ({sql})::int8"), &[]).await {
+            Ok(row) => Ok(row.get(0)),
+            Err(error) => Err(sqlstate(&error).to_owned()),
+        }
+    })
+}
+
+async fn begin(client: &Client) {
+    client.batch_execute("begin").await.unwrap();
+}
+
+async fn end(client: &Client, how: &str) {
+    client.batch_execute(how).await.unwrap();
+}
+
+fn complete_sql(held: &Held, worker: &str, state: &str) -> String {
+    format!("select outbox.complete('{}', '{}', '{worker}', '{state}')", held.id, held.token)
+}
+
+/// Proves H1, E2: a second claimer neither overlaps nor waits while the first has not committed.
+#[tokio::test]
+async fn two_claimers_neither_overlap_nor_wait() {
+    let (database, client) = fresh().await;
+    let second = impatient(&database).await;
+    enqueue_plain(&client, 10).await;
+    enqueue_lanes(&client, 10, 3).await;
+    begin(&client).await;
+    let first = claim(&client, "w1", 20).await;
+    let other = claim(&second, "w2", 20).await;
+    end(&client, "commit").await;
+    assert_eq!((first.len(), other.len()), (20, 18), "ten without a lane and four lanes (the last one cut), then the six lanes that are free");
+    assert!(first.iter().all(|one| other.iter().all(|two| one.id != two.id && (one.lane.is_none() || one.lane != two.lane))));
+}
+
+/// A claim that is rolled back has not happened: same number, same budget, no attempt.
+#[tokio::test]
+async fn a_rolled_back_claim_did_not_happen() {
+    let (_database, client) = fresh().await;
+    let id = enqueue(&client, "t", ", lane => 'a'").await;
+    begin(&client).await;
+    assert_eq!(claim(&client, "w", 1).await.len(), 1);
+    end(&client, "rollback").await;
+    let held = claim(&client, "w", 1).await;
+    assert_eq!((held[0].id, held[0].attempt_no), (id, 1));
+}
+
+/// Complete before claim, not committed: the claim passes by without waiting, whichever way it ends.
+#[tokio::test]
+async fn claim_during_complete() {
+    for (ending, leased, dispatched) in [("commit", 0, 1), ("rollback", 1, 0)] {
+        let (database, client) = fresh().await;
+        let second = impatient(&database).await;
+        enqueue(&client, "t", "").await;
+        let held = claim(&client, "w1", 1).await.remove(0);
+        begin(&client).await;
+        complete(&client, "w1", &held, "DISPATCHED").await.unwrap();
+        assert_eq!(claim(&second, "w2", 10).await, []);
+        end(&client, ending).await;
+        assert_eq!(number(&client, "select leased from outbox.status").await, leased);
+        assert_eq!(number(&client, "select count(*) from outbox.attempts").await, dispatched);
+    }
+}
+
+/// Proves L6: the old holder's completion against a takeover by claim that has not committed yet.
+#[tokio::test]
+async fn complete_during_takeover() {
+    for ending in ["commit", "rollback"] {
+        let (database, client) = fresh().await;
+        let second = impatient(&database).await;
+        let id = enqueue(&client, "t", "").await;
+        let stale = claim_expired(&client, "stale", 1).await.remove(0);
+        begin(&second).await;
+        let taken = claim(&second, "w2", 1).await;
+        assert_eq!(taken[0].attempt_no, 2);
+        assert_eq!(sqlstate(&complete(&client, "stale", &stale, "DISPATCHED").await.unwrap_err()), "P7002");
+        end(&second, ending).await;
+        assert_eq!(sqlstate(&complete(&client, "stale", &stale, "DISPATCHED").await.unwrap_err()), "P7002");
+        let expected: &[&str] = if ending == "commit" { &["1 ZOMBIE_REQUEUE"] } else { &[] };
+        assert_eq!(attempts(&client, id).await, expected);
+    }
+}
+
+/// Complete, not committed, when the lease runs out: repair passes by, the completion stands.
+#[tokio::test]
+async fn repair_during_complete() {
+    let (database, client) = fresh().await;
+    let second = impatient(&database).await;
+    let id = enqueue(&client, "t", "").await;
+    let held = claim_with(&client, "w", 1, ", lease_seconds => 0.3").await.remove(0);
+    begin(&client).await;
+    complete(&client, "w", &held, "DISPATCHED").await.unwrap();
+    second.query("select pg_sleep(0.35)", &[]).await.unwrap();
+    assert_eq!(number(&second, "select outbox.repair_expired_leases()").await, 0);
+    assert_eq!(claim(&second, "w2", 1).await, [], "nor does a claim take it over");
+    end(&client, "commit").await;
+    assert_eq!(attempts(&client, id).await, ["1 DISPATCHED"]);
+    assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 0);
+}
+
+/// Repair, not committed, then the stale worker's completion: it is refused at once, whatever becomes of the repair.
+#[tokio::test]
+async fn complete_during_repair() {
+    for ending in ["commit", "rollback"] {
+        let (database, client) = fresh().await;
+        let second = impatient(&database).await;
+        enqueue(&client, "t", "").await;
+        let held = claim_expired(&client, "w", 1).await.remove(0);
+        begin(&client).await;
+        assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 1);
+        assert_eq!(sqlstate(&complete(&second, "w", &held, "DISPATCHED").await.unwrap_err()), "P7002");
+        assert_eq!(number(&second, "select outbox.repair_expired_leases()").await, 0);
+        end(&client, ending).await;
+        assert_eq!(claim(&client, "w", 1).await[0].attempt_no, 2);
+    }
+}
+
+/// An operator frees a live lease while its worker completes: whoever commits first wins, the other changes nothing.
+#[tokio::test]
+async fn unclaim_against_complete() {
+    for (ending, completes, recorded) in [("commit", Err("P7002".to_owned()), "1 ZOMBIE_REQUEUE"), ("rollback", Ok(1), "1 DISPATCHED")] {
+        let (database, client) = fresh().await;
+        let id = enqueue(&client, "t", "").await;
+        let held = claim(&client, "w", 1).await.remove(0);
+        begin(&client).await;
+        assert_eq!(number(&client, "select outbox.unclaim_stuck(0)").await, 1);
+        let completion = in_background(database.connect().await, complete_sql(&held, "w", "DISPATCHED"));
+        until_blocked(&client, 1).await;
+        end(&client, ending).await;
+        assert_eq!(completion.await.unwrap(), completes, "after {ending}");
+        assert_eq!(attempts(&client, id).await, [recorded]);
+    }
+}
+
+/// Two redrives of one dead letter: the second waits and then finds it done, or does it itself.
+#[tokio::test]
+async fn redrive_against_redrive() {
+    for (ending, second) in [("commit", 0), ("rollback", 1)] {
+        let (database, client) = fresh().await;
+        let id = enqueue(&client, "t", ", lane => 'a'").await;
+        let held = claim(&client, "w", 1).await.remove(0);
+        complete(&client, "w", &held, "FAILED").await.unwrap();
+        let redrive = format!("select outbox.redrive(array['{id}'::uuid])");
+        begin(&client).await;
+        assert_eq!(number(&client, &redrive).await, 1);
+        let other = in_background(database.connect().await, redrive);
+        until_blocked(&client, 1).await;
+        end(&client, ending).await;
+        assert_eq!(other.await.unwrap(), Ok(second), "after {ending}");
+        assert_eq!(claim(&client, "w", 1).await[0].attempt_no, 2);
+    }
+}
+
+/// Discard against redrive of a parked lane head: one of them wins, and lane and dead letters agree afterwards.
+#[tokio::test]
+async fn discard_against_redrive() {
+    for (ending, redriven, next) in [("commit", 0, 2), ("rollback", 1, 1)] {
+        let (database, client) = fresh().await;
+        let id = enqueue(&client, "t", ", lane => 'a'").await;
+        enqueue(&client, "t", ", lane => 'a'").await;
+        let held = claim(&client, "w", 1).await.remove(0);
+        complete(&client, "w", &held, "FAILED").await.unwrap();
+        begin(&client).await;
+        assert_eq!(number(&client, &format!("select outbox.discard(array['{id}'::uuid])")).await, 1);
+        let redrive = in_background(database.connect().await, format!("select outbox.redrive(array['{id}'::uuid])"));
+        until_blocked(&client, 1).await;
+        end(&client, ending).await;
+        assert_eq!(redrive.await.unwrap(), Ok(redriven), "after {ending}");
+        assert_eq!(claim(&client, "w", 1).await[0].sequence, Some(next));
+        assert_eq!(number(&client, "select dead + parked_lanes from outbox.status").await, 0);
+    }
+}
+
+/// Redrive, not committed: a claim does not see it and does not wait; committed, it does.
+#[tokio::test]
+async fn claim_during_redrive() {
+    let (database, client) = fresh().await;
+    let second = impatient(&database).await;
+    for lane in ["", ", lane => 'a'"] {
+        enqueue(&client, "t", lane).await;
+    }
+    for held in claim(&client, "w", 2).await {
+        complete(&client, "w", &held, "FAILED").await.unwrap();
+    }
+    begin(&client).await;
+    assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 2);
+    assert_eq!(claim(&second, "w2", 10).await, []);
+    end(&client, "commit").await;
+    assert_eq!(claim(&second, "w2", 10).await.len(), 2);
+}
+
+/// A failing head that has not committed yet: the number behind it is not handed out past it.
+#[tokio::test]
+async fn a_lane_waits_for_an_uncommitted_outcome_of_its_head() {
+    for (state, ending, next) in [
+        ("RETRYABLE", "commit", vec![]),
+        ("RETRYABLE", "rollback", vec![]),
+        ("FAILED", "commit", vec![]),
+        ("DISPATCHED", "commit", vec![2]),
+        ("DISPATCHED", "rollback", vec![]),
+    ] {
+        let (database, client) = fresh().await;
+        let second = impatient(&database).await;
+        enqueue_lanes(&client, 1, 2).await;
+        let held = claim_with(&client, "w", 1, ", lane_run => 1").await.remove(0);
+        begin(&client).await;
+        let sql = "select outbox.complete($1, $2, 'w', $3, retry_after_seconds => 3600)";
+        client.query(sql, &[&held.id, &held.token, &state]).await.unwrap();
+        assert_eq!(claim(&second, "w2", 10).await, [], "{state} not committed");
+        end(&client, ending).await;
+        let numbers: Vec<i64> = claim(&second, "w2", 10).await.iter().filter_map(|held| held.sequence).collect();
+        assert_eq!(numbers, next, "{state}, {ending}");
+    }
+}
+
+/// A head that somebody has locked for any reason keeps its whole lane out of a claim.
+#[tokio::test]
+async fn a_locked_head_keeps_its_lane() {
+    let (database, client) = fresh().await;
+    let second = impatient(&database).await;
+    enqueue_lanes(&client, 2, 3).await;
+    begin(&client).await;
+    client.query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 1 for update", &[]).await.unwrap();
+    assert!(claim(&second, "w", 10).await.iter().all(|held| held.lane.as_deref() == Some("lane-00001")));
+    end(&client, "rollback").await;
+    // A locked row in the middle ends the run before it.
+    begin(&client).await;
+    client.query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 2 for update", &[]).await.unwrap();
+    let numbers: Vec<_> = claim(&second, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
+    assert_eq!(numbers, [1]);
+}
+
+/// Proves M3, P6: two producers race on one dedupe key: one row, and the loser learns the winner's id.
+#[tokio::test]
+async fn producers_race_on_a_dedupe_key() {
+    for (ending, created) in [("commit", false), ("rollback", true)] {
+        let (database, client) = fresh().await;
+        let other = database.connect().await;
+        let watcher = database.connect().await;
+        begin(&client).await;
+        let first = enqueue(&client, "t", ", dedupe_key => 'k', lane => 'a'").await;
+        let second = tokio::spawn(async move {
+            let sql = "select message_id, sequence_id, created from outbox.enqueue('t', '1', dedupe_key => 'k', lane => 'a')";
+            let row = other.query_one(sql, &[]).await.unwrap();
+            (row.get::<_, Uuid>(0), row.get::<_, i64>(1), row.get::<_, bool>(2))
+        });
+        until_blocked(&watcher, 1).await;
+        end(&client, ending).await;
+        let (id, sequence, is_new) = second.await.unwrap();
+        assert_eq!((is_new, id == first, sequence), (created, !created, 1), "after {ending}");
+        assert_eq!(number(&client, "select count(*) from outbox.messages").await, 1);
+    }
+}
+
+/// Under REPEATABLE READ the loser of that race gets a serialization failure, as its isolation level promises.
+#[tokio::test]
+async fn producers_race_under_repeatable_read() {
+    let (database, client) = fresh().await;
+    let other = database.connect().await;
+    other.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
+    enqueue(&client, "t", ", dedupe_key => 'k'").await;
+    let error = other.query("select outbox.enqueue('t', '1', dedupe_key => 'k')", &[]).await.unwrap_err();
+    assert_eq!(sqlstate(&error), "40001");
+}
+
+/// Proves P1: producers of one lane queue up behind one another: commit order is sequence order, no hole after a
+/// rollback, and a claim in between sees only what is committed.
+#[tokio::test]
+async fn producers_of_one_lane_commit_in_order() {
+    for (ending, sequence, visible) in [("commit", 2, 1), ("rollback", 1, 0)] {
+        let (database, client) = fresh().await;
+        let watcher = impatient(&database).await;
+        let other = database.connect().await;
+        begin(&client).await;
+        enqueue(&client, "t", ", lane => 'a'").await;
+        other.batch_execute("begin").await.unwrap();
+        let second = tokio::spawn(async move {
+            let row = other.query_one("select sequence_id from outbox.enqueue('t', '1', lane => 'a')", &[]).await.unwrap();
+            (row.get::<_, i64>(0), other)
+        });
+        until_blocked(&watcher, 1).await;
+        assert_eq!(claim(&watcher, "w", 10).await, [], "neither has committed");
+        end(&client, ending).await;
+        let (given, other) = second.await.unwrap();
+        assert_eq!(given, sequence, "after {ending}");
+        let held = claim(&watcher, "w", 10).await;
+        assert_eq!(held.len(), visible);
+        mark_delivered(&watcher, &held).await;
+        other.batch_execute("commit").await.unwrap();
+        let numbers: Vec<_> = claim(&watcher, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
+        assert_eq!(numbers, [sequence]);
+    }
+}
+
+/// Producers of different lanes do not wait for one another.
+#[tokio::test]
+async fn producers_of_different_lanes_do_not_wait() {
+    let (database, client) = fresh().await;
+    let other = impatient(&database).await;
+    begin(&client).await;
+    enqueue(&client, "t", ", lane => 'a'").await;
+    enqueue(&other, "t", ", lane => 'b'").await;
+    enqueue(&other, "t", "").await;
+    assert_eq!(claim(&other, "w", 10).await.len(), 2);
+}
+
+/// Batches that name the same rows in opposite order never deadlock: completions of every kind, renewals, releases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opposite_orders_never_deadlock() {
+    let (database, client) = fresh().await;
+    enqueue_plain(&client, 40).await;
+    for round in 0..30 {
+        let held = claim_with(&client, "w", 40, ", max_attempts => 1000").await;
+        assert_eq!(held.len(), 40, "round {round}");
+        let mut calls = tokio::task::JoinSet::new();
+        for n in 0..6 {
+            let client = database.connect().await;
+            let mut ids: Vec<Uuid> = held.iter().map(|held| held.id).collect();
+            let token = held[0].token;
+            if n % 2 == 1 {
+                ids.reverse();
+            }
+            calls.spawn(async move {
+                let sql = match n {
+                    0 | 1 => "select from outbox.complete_many($2, array_fill($1::uuid, array[40]), \
+                              (select array_agg(case when i % 2 = 0 then 'RETRYABLE' else 'DISPATCHED' end) from generate_series(1, 40) i))",
+                    2 => "select from outbox.renew($1, $2, 60)",
+                    3 => "select from outbox.release($1, $2)",
+                    _ => "select from outbox.complete_many($2, array_fill($1::uuid, array[40]), array_fill('RETRYABLE'::text, array[40]))",
+                };
+                client.query(sql, &[&token, &ids]).await.map(|_| ()).map_err(|error| sqlstate(&error).to_owned())
+            });
+        }
+        assert!(calls.join_all().await.into_iter().all(|result| result.is_ok()), "round {round}");
+        // Whatever was delivered comes back for the next round.
+        client.batch_execute("select outbox.replay(array(select message_id from outbox.messages))").await.unwrap();
+    }
+}
+
+/// Producers whose batches name lanes and dedupe keys in opposite order never deadlock, and lanes stay gapless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opposite_producers_never_deadlock() {
+    let (database, client) = fresh().await;
+    let mut producers = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let client = database.connect().await;
+        producers.spawn(async move {
+            for round in 0..25 {
+                let order = if n % 2 == 0 { "asc" } else { "desc" };
+                let sql = format!(
+                    "select count(*) from (select array_agg('lane-' || i order by i {order}) l, \
+                     array_agg('key-{round}-' || i order by i {order}) k from generate_series(1, 30) i) a, \
+                     outbox.enqueue_many(array_fill('t'::text, array[30]), array_fill('1'::jsonb, array[30]), \
+                     lane => a.l, dedupe_key => a.k)"
+                );
+                client.query(&sql, &[]).await.map_err(|error| sqlstate(&error).to_owned())?;
+            }
+            Ok::<(), String>(())
+        });
+    }
+    for result in producers.join_all().await {
+        assert_eq!(result, Ok(()));
+    }
+    assert_eq!(number(&client, "select count(*) from outbox.messages").await, 30 * 25, "four producers, one row a key");
+    let gaps = "select count(*) from (select lane, max(sequence_id) - count(*) as gap from outbox.messages group by lane) g where gap <> 0";
+    assert_eq!(number(&client, gaps).await, 0);
+}
+
+/// A worker that renews just as its lease is taken over: the renewal changes nothing.
+#[tokio::test]
+async fn renew_against_takeover() {
+    let (database, client) = fresh().await;
+    let second = database.connect().await;
+    enqueue(&client, "t", "").await;
+    let stale = claim_expired(&client, "stale", 1).await.remove(0);
+    begin(&second).await;
+    assert_eq!(claim(&second, "w2", 1).await.len(), 1);
+    let renew = format!("select count(*) from outbox.renew('{}', array['{}'::uuid], 60)", stale.token, stale.id);
+    let renewal = tokio::time::timeout(Duration::from_secs(5), in_background(database.connect().await, renew));
+    assert_eq!(renewal.await.expect("an ended lease is refused without waiting").unwrap(), Ok(0));
+    end(&second, "commit").await;
+    assert_eq!(number(&client, "select count(*) from outbox.in_flight where claimed_by = 'w2'").await, 1);
+}

@@ -1,1 +1,400 @@
-//! ...
+//! Who may do what, asked of a real server with real login roles: first the catalogue, function by function and table
+//! by table, then the calls themselves. Also what holds for everybody, the superuser included: attempts are
+//! append-only, nothing is truncated, and no function picks up what somebody planted in `public` or `pg_temp`.
+
+use std::collections::BTreeSet;
+
+use postrider::{Schema, migrate};
+use postrider_testkit::Database;
+use tokio_postgres::Client;
+
+use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_delivered, number, texts, try_sql};
+
+/// What each role may execute.
+const PRODUCER: &str = "enqueue enqueue_many schema_version";
+const RELAY: &str = "claim complete complete_many make_partitions mark_delivered prune release renew \
+                     repair_expired_leases schema_version sleep woke";
+const CONTROL: &str = "add_route configure_sink discard enqueue enqueue_many make_partitions message_id_time prune \
+                       redrive remove_route repair_expired_leases replay schema_version unclaim_stuck";
+const AUDITOR: &str = "message_id_time schema_version";
+
+const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
+                      and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";
+
+/// A database with group roles, and a superuser's connection.
+async fn with_roles() -> (Database, Client) {
+    let (database, mut admin) = fresh().await;
+    let schema = Schema::default();
+    migrate::roles(&mut admin, &schema, &schema).await.unwrap();
+    (database, admin)
+}
+
+/// A login role of this database's own that is in `group` (in none if empty), logged in.
+async fn login(database: &Database, admin: &Client, group: &str) -> Client {
+    // Roles belong to the server, which tests may share.
+    let name = format!("login_{}_{group}", database.name());
+    admin.batch_execute(&format!("create role \"{name}\" login")).await.unwrap();
+    if !group.is_empty() {
+        admin.batch_execute(&format!("grant \"{group}\" to \"{name}\"")).await.unwrap();
+    }
+    database.connect_as(&name).await
+}
+
+async fn executable(client: &Client) -> String {
+    let sql = "select distinct p.proname::text from pg_proc p where p.pronamespace = 'outbox'::regnamespace \
+               and has_function_privilege(p.oid, 'execute') order by 1";
+    texts(client, sql).await.join(" ")
+}
+
+/// Every right on a table, view or column, as `RIGHT table`.
+async fn table_rights(client: &Client) -> BTreeSet<String> {
+    let sql = "select distinct p || ' ' || c.relname from pg_class c, \
+               unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p \
+               where c.relnamespace = 'outbox'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') \
+               and (has_table_privilege(c.oid, p) or (p not in ('DELETE', 'TRUNCATE', 'TRIGGER') \
+                    and has_any_column_privilege(c.oid, p)))";
+    texts(client, sql).await.into_iter().collect()
+}
+
+async fn assert_denied(client: &Client, statements: &str) {
+    for sql in statements.split("; ") {
+        assert_eq!(try_sql(client, sql).await, "42501", "{sql}");
+    }
+}
+
+async fn assert_tables_denied(admin: &Client, client: &Client, readable: impl Fn(&str) -> bool) {
+    for table in texts(admin, TABLES).await {
+        let read = if readable(&table) { "00000" } else { "42501" };
+        assert_eq!(try_sql(client, &format!("select from {table} limit 1")).await, read, "select from {table}");
+        let relkind =
+            texts(admin, &format!("select relkind::text from pg_class where oid = '{table}'::regclass")).await;
+        if relkind != ["v"] {
+            let writes = format!("insert into {table} default values; delete from {table}; truncate {table}");
+            assert_denied(client, &writes).await;
+        }
+    }
+}
+
+/// Proves P7, P17: a producer may enqueue and nothing else.
+#[tokio::test]
+async fn a_producer_may_enqueue_and_nothing_else() {
+    let (database, admin) = with_roles().await;
+    let producer = login(&database, &admin, "outbox_producer").await;
+    assert_eq!(executable(&producer).await, PRODUCER);
+    assert_eq!(table_rights(&producer).await, BTreeSet::new());
+
+    enqueue(&producer, "t", ", lane => 'a', dedupe_key => 'k'").await;
+    let many = "select from outbox.enqueue_many(topic => array['a', 'b'], payload => array['1', '2']::jsonb[])";
+    assert_eq!(try_sql(&producer, many).await, "00000");
+    assert_eq!(number(&admin, "select count(*) from outbox.delivery").await, 3);
+    migrate::check(&producer, &Schema::default()).await.unwrap();
+
+    let before = contents(&admin, "outbox").await;
+    assert_tables_denied(&admin, &producer, |_| false).await;
+    let denied = "select outbox.next_sequence('a'); select from outbox.claim('w', 1, 1); select \
+        outbox.complete(gen_random_uuid(), gen_random_uuid(), 'w', 'DISPATCHED'); select \
+        outbox.mark_delivered(gen_random_uuid(), '{}'); select outbox.redrive(all_dead => true); select from \
+        outbox.prune(); select outbox.notify_sleepers(); update outbox.delivery set due_at = now(); update \
+        outbox.attempt set attempt_no = 2; create table outbox.mine (a int); create function outbox.mine() \
+        returns int language sql as 'select 1'";
+    assert_denied(&producer, denied).await;
+    assert_eq!(contents(&admin, "outbox").await, before);
+}
+
+/// Proves P7, P17: a relay may claim, complete and keep house, and rewrites nothing.
+#[tokio::test]
+async fn a_relay_may_claim_and_complete_but_not_rewrite() {
+    let (database, admin) = with_roles().await;
+    let relay = login(&database, &admin, "outbox_relay").await;
+    assert_eq!(executable(&relay).await, RELAY);
+    let views = ["SELECT in_flight", "SELECT lanes", "SELECT status"].map(str::to_owned);
+    assert_eq!(table_rights(&relay).await, BTreeSet::from(views));
+
+    for _ in 0..6 {
+        enqueue(&admin, "t", "").await;
+    }
+    let held = claim(&relay, "w", 5).await;
+    let [one, two, three, four, five] = held.as_slice() else { panic!("five of six were asked for") };
+    complete(&relay, "w", one, "DISPATCHED").await.unwrap();
+    complete(&relay, "w", two, "FAILED").await.unwrap();
+    assert_eq!(mark_delivered(&relay, std::slice::from_ref(three)).await, 1);
+    for (verb, done) in [("renew", four), ("release", five)] {
+        let more = if verb == "renew" { ", 60" } else { "" };
+        let sql = format!("select count(*) from outbox.{verb}('{}', array['{}']::uuid[]{more})", done.token, done.id);
+        assert_eq!(number(&relay, &sql).await, 1, "{verb}");
+    }
+    let many = format!(
+        "select count(*) from outbox.complete_many(array['{}']::uuid[], array['{}']::uuid[], array['RETRYABLE'])",
+        four.id, four.token
+    );
+    assert_eq!(number(&relay, &many).await, 1);
+    let house = "select outbox.repair_expired_leases(); select outbox.make_partitions(30); \
+                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w')";
+    assert_eq!(try_sql(&relay, house).await, "00000");
+
+    let before = contents(&admin, "outbox").await;
+    let views = ["outbox.status", "outbox.in_flight", "outbox.lanes"];
+    assert_tables_denied(&admin, &relay, |table| views.contains(&table)).await;
+    let denied = "update outbox.attempt set state = 'DISPATCHED'; delete from outbox.attempt; update outbox.delivery \
+        set due_at = now(); select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true); \
+        select outbox.discard('{}'); select outbox.unclaim_stuck(0); select outbox.end_leases('default', \
+        '{}', 1, now()); select outbox.bury('default', '{}', 'FAILED', now())";
+    assert_denied(&relay, denied).await;
+    assert_eq!(contents(&admin, "outbox").await, before);
+}
+
+/// Proves P7: control reads everything and acts on dead letters; what it may not do is write past the functions.
+#[tokio::test]
+async fn control_reads_everything_and_acts_on_dead_letters() {
+    let (database, admin) = with_roles().await;
+    let control = login(&database, &admin, "outbox_control").await;
+    assert_eq!(executable(&control).await, CONTROL);
+    let all: BTreeSet<String> = texts(&admin, TABLES).await.iter().map(|t| t.replace("outbox.", "SELECT ")).collect();
+    assert_eq!(table_rights(&control).await, all);
+    assert_tables_denied(&admin, &control, |_| true).await;
+
+    for _ in 0..3 {
+        enqueue(&admin, "t", "").await;
+    }
+    let held = claim(&admin, "w", 3).await;
+    complete(&admin, "w", &held[0], "FAILED").await.unwrap();
+    complete(&admin, "w", &held[1], "DISPATCHED").await.unwrap();
+    assert_eq!(number(&control, "select outbox.redrive(all_dead => true)").await, 1);
+    assert_eq!(number(&control, &format!("select outbox.replay(array['{}']::uuid[])", held[1].id)).await, 1);
+    assert_eq!(number(&control, "select outbox.unclaim_stuck(0)").await, 1);
+    let failed = claim(&admin, "w", 1).await;
+    complete(&admin, "w", &failed[0], "FAILED").await.unwrap();
+    assert_eq!(number(&control, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
+    assert_denied(&control, "select from outbox.claim('w', 1, 1); select outbox.next_sequence('a')").await;
+}
+
+/// Proves P7: partitions that are made after the grants are read through their parents, by control and auditor.
+#[tokio::test]
+async fn later_partitions_are_read_through_their_parents() {
+    let (database, admin) = with_roles().await;
+    let (control, auditor) =
+        (login(&database, &admin, "outbox_control").await, login(&database, &admin, "outbox_auditor").await);
+    assert!(number(&control, "select outbox.make_partitions(40)").await > 20);
+    let later = "insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) select \
+                 outbox.message_id_floor(now() + interval '30 days'), now(), 0, 'n', 'later', '1' returning tableoid";
+    let partition = "select relname::text from pg_class where oid = (select tableoid from outbox.message)";
+    admin.query_one(later, &[]).await.unwrap();
+    assert_ne!(texts(&admin, partition).await, ["message_rest"]);
+    for reader in [&control, &auditor] {
+        assert_eq!(texts(reader, "select topic from outbox.message").await, ["later"]);
+        assert_eq!(texts(reader, "select topic from outbox.messages").await, ["later"]);
+    }
+}
+
+/// Proves P7, P17: an auditor reads all but the sequences and executes nothing that writes.
+#[tokio::test]
+async fn an_auditor_reads_all_but_the_sequences() {
+    let (database, admin) = with_roles().await;
+    let auditor = login(&database, &admin, "outbox_auditor").await;
+    assert_eq!(executable(&auditor).await, AUDITOR);
+    let tables = texts(&admin, TABLES).await;
+    let expected: BTreeSet<String> = tables
+        .iter()
+        .filter(|table| *table != "outbox.lane_sequence")
+        .map(|table| table.replace("outbox.", "SELECT "))
+        .collect();
+    assert_eq!(table_rights(&auditor).await, expected);
+    assert_tables_denied(&admin, &auditor, |table| table != "outbox.lane_sequence").await;
+    assert_denied(&auditor, "select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true)").await;
+}
+
+/// Proves P7: PUBLIC may nothing, with or without the group roles, and nobody logs in as the owner.
+#[tokio::test]
+async fn public_may_nothing() {
+    let (database, mut admin) = fresh().await;
+    let nobody = login(&database, &admin, "").await;
+    for made in ["before the roles", "after the roles"] {
+        assert_eq!(executable(&nobody).await, "", "{made}");
+        assert_eq!(table_rights(&nobody).await, BTreeSet::new(), "{made}");
+        assert_eq!(number(&nobody, "select has_schema_privilege('outbox', 'usage, create')::int").await, 0, "{made}");
+        assert_denied(&nobody, "select from outbox.enqueue('t', '1'); select outbox.schema_version()").await;
+        assert_tables_denied(&admin, &nobody, |_| false).await;
+        migrate::roles(&mut admin, &Schema::default(), &Schema::default()).await.unwrap();
+    }
+    let logins = "select rolname::text from pg_roles where rolname like 'outbox\\_%' and (rolcanlogin or rolsuper)";
+    assert_eq!(texts(&admin, logins).await, Vec::<String>::new());
+    let foreign = "select relname::text from pg_class where relnamespace = 'outbox'::regnamespace \
+                   and relowner <> 'outbox_owner'::regrole union all select proname::text from pg_proc \
+                   where pronamespace = 'outbox'::regnamespace and proowner <> 'outbox_owner'::regrole union all \
+                   select typname::text from pg_type where typnamespace = 'outbox'::regnamespace \
+                   and typowner <> 'outbox_owner'::regrole";
+    assert_eq!(texts(&admin, foreign).await, Vec::<String>::new(), "everything belongs to the owner");
+}
+
+/// Proves P7: every function pins its path, none is PUBLIC's, and what is granted runs with the owner's rights.
+#[tokio::test]
+async fn every_function_pins_its_path() {
+    let (_database, admin) = with_roles().await;
+    let loose = "select p.oid::regprocedure::text from pg_proc p where p.pronamespace = 'outbox'::regnamespace \
+                 and not coalesce('search_path=pg_catalog, outbox, pg_temp' = any (p.proconfig), false)";
+    assert_eq!(texts(&admin, loose).await, Vec::<String>::new());
+    let public = "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', \
+                  p.proowner))) a where p.pronamespace = 'outbox'::regnamespace and a.grantee = 0";
+    assert_eq!(texts(&admin, public).await, Vec::<String>::new());
+    // message_id_time reads no table: it takes an id apart, for the views.
+    let invoker = "select distinct p.proname::text from pg_proc p, aclexplode(p.proacl) a \
+                   where p.pronamespace = 'outbox'::regnamespace and a.grantee <> p.proowner and not p.prosecdef";
+    assert_eq!(texts(&admin, invoker).await, ["message_id_time"]);
+}
+
+/// Proves P4, P7, P17: nobody truncates, neither the group roles nor the owner nor a superuser.
+#[tokio::test]
+async fn nobody_truncates() {
+    let (_database, admin) = with_roles().await;
+    let sql = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
+               and c.relkind in ('r', 'p') and (c.relispartition or c.relname in \
+               ('message', 'delivery', 'attempt', 'dead_letter', 'lane_sequence', 'dedupe')) order by 1";
+    let tables = texts(&admin, sql).await;
+    assert!(tables.len() > 6 + 2, "partitions are among them: {tables:?}");
+    for role in ["postgres", "outbox_owner"] {
+        admin.batch_execute(&format!("set role {role}")).await.unwrap();
+        for table in &tables {
+            for more in ["", " cascade"] {
+                assert_eq!(try_sql(&admin, &format!("truncate {table}{more}")).await, "P0001", "{role}: {table}");
+            }
+        }
+    }
+}
+
+/// Proves P4, P17: attempts are append-only for everybody, and a number is taken once.
+#[tokio::test]
+async fn attempts_are_append_only() {
+    let (_database, admin) = with_roles().await;
+    let id = enqueue(&admin, "t", "").await;
+    let held = claim(&admin, "w", 1).await;
+    mark_delivered(&admin, &held).await;
+    admin
+        .batch_execute(
+            "insert into outbox.attempt select outbox.message_id_floor('2001-01-01'), now(), now(), 1, 1, \
+                        'FAILED', 'default', 'w' from outbox.setting",
+        )
+        .await
+        .unwrap();
+    let tables = texts(&admin, "select distinct tableoid::regclass::text from outbox.attempt order by 1").await;
+    assert_eq!(tables.len(), 2, "a daily partition and the default one");
+    for role in ["postgres", "outbox_owner"] {
+        admin.batch_execute(&format!("set role {role}")).await.unwrap();
+        for table in tables.iter().map(String::as_str).chain(["outbox.attempt"]) {
+            for change in [format!("update {table} set latency_ms = 2"), format!("delete from {table}")] {
+                assert_eq!(try_sql(&admin, &change).await, "P0001", "{role}: {change}");
+            }
+        }
+        assert_eq!(try_sql(&admin, "update outbox.message set topic = 'x'").await, "P0001", "{role}");
+        let again = "insert into outbox.attempt select * from outbox.attempt limit 1";
+        assert_eq!(try_sql(&admin, again).await, "23505", "{role}: the same attempt twice");
+    }
+    assert_eq!(attempts(&admin, id).await, ["1 DISPATCHED"]);
+}
+
+/// Proves P7: the roles are made again without harm, under any prefix, and `up` by a plain member of the owner role
+/// keeps what was granted.
+#[tokio::test]
+async fn roles_twice_and_up_after_them() {
+    let (database, mut admin) = with_roles().await;
+    let schema = Schema::default();
+    migrate::roles(&mut admin, &schema, &schema).await.unwrap();
+    let mut member = login(&database, &admin, "outbox_owner").await;
+    assert_eq!(number(&member, "select count(*) from pg_roles where rolname = session_user and rolsuper").await, 0);
+    let done = migrate::up(&mut member, &schema).await.unwrap();
+    assert!(done.migrations.is_empty() && !done.functions);
+    admin.batch_execute("update outbox.setting set functions_hash = 'another build'").await.unwrap();
+    assert!(migrate::up(&mut member, &schema).await.unwrap().functions);
+    assert!(!migrate::up(&mut admin, &schema).await.unwrap().functions, "the superuser can do it too");
+    for (group, functions) in [("producer", PRODUCER), ("relay", RELAY), ("control", CONTROL), ("auditor", AUDITOR)] {
+        let client = login(&database, &admin, &format!("outbox_{group}")).await;
+        assert_eq!(executable(&client).await, functions, "{group}");
+    }
+    let foreign = "select proname::text from pg_proc where pronamespace = 'outbox'::regnamespace \
+                   and proowner <> 'outbox_owner'::regrole";
+    assert_eq!(texts(&admin, foreign).await, Vec::<String>::new());
+}
+
+/// Proves P7: another prefix, another schema.
+#[tokio::test]
+async fn another_prefix_works() {
+    let (database, mut admin) = fresh().await;
+    let (schema, prefix) = (Schema::new("Mail_2").unwrap(), Schema::new("Post").unwrap());
+    migrate::up(&mut admin, &schema).await.unwrap();
+    let roles = migrate::roles(&mut admin, &schema, &prefix).await.unwrap();
+    assert_eq!(roles.producer, "Post_producer");
+    assert_eq!(migrate::status(&admin, &schema).await.unwrap().role_prefix.as_deref(), Some("Post"));
+    let producer = login(&database, &admin, "Post_producer").await;
+    assert_eq!(try_sql(&producer, "select from \"Mail_2\".enqueue('t', '1')").await, "00000");
+    assert_denied(&producer, "select from outbox.enqueue('t', '1'); select from \"Mail_2\".message").await;
+}
+
+/// Names that the functions use, planted where a caller may plant them. Each fails or lies as soon as it is looked at.
+const PLANTED: &str = "
+    create function public.trap() returns text language plpgsql as $$ begin raise exception 'planted' using \
+        errcode = 'XX001'; end $$;
+    create function public.now() returns timestamptz language sql as 'select public.trap()::timestamptz';
+    create function public.clock_timestamp() returns timestamptz language sql as 'select public.trap()::timestamptz';
+    create function public.gen_random_uuid() returns uuid language sql as 'select public.trap()::uuid';
+    create function public.octet_length(text) returns int language sql as 'select public.trap()::int';
+    create function public.pg_notify(text, text) returns void language sql as 'select public.trap()';
+    create function public.schema_name() returns text language sql as 'select public.trap()';
+    create function public.parks(text) returns boolean language sql as 'select public.trap()::boolean';
+    create function public.same(uuid, uuid) returns boolean language sql as 'select public.trap()::boolean';
+    create function public.times(numeric, interval) returns interval language sql as 'select public.trap()::interval';
+    create operator public.= (leftarg = uuid, rightarg = uuid, function = public.same);
+    create operator public.* (leftarg = numeric, rightarg = interval, function = public.times);
+    create type public.attempt_state as enum ('PLANTED');
+    create type public.claimed as (planted int);
+    create table public.delivery (planted int);
+    create table public.message (planted int);
+    create table public.setting (planted int);
+    create table public.lane_sequence (planted int)";
+
+/// Proves P7: whatever a caller plants in `public` or `pg_temp`, and whatever the caller's path, the functions run
+/// their own code on their own tables.
+#[tokio::test]
+async fn planted_names_are_never_picked_up() {
+    let (database, admin) = with_roles().await;
+    admin.batch_execute(PLANTED).await.unwrap();
+    let caller = login(&database, &admin, "outbox_relay").await;
+    let grants = format!("grant outbox_producer, outbox_control to \"login_{}_outbox_relay\"", database.name());
+    admin.batch_execute(&grants).await.unwrap();
+    let temporary = "create temp table delivery (planted int); create temp table message (planted int); \
+                     create temp table attempt (planted int); create temp table sink (planted int); \
+                     create temp table sleeper (planted int); create type pg_temp.setting as (planted int); \
+                     set search_path = public, pg_temp, pg_catalog";
+    caller.batch_execute(temporary).await.unwrap();
+
+    let walk = "select outbox.sleep('w', 60); \
+        select from outbox.enqueue('t', '1', delay_seconds => 0); \
+        select from outbox.enqueue('t', '1', lane => 'a', dedupe_key => 'k'); \
+        select from outbox.enqueue('t', '1', lane => 'a', dedupe_key => 'k'); \
+        create temp table held as select message_id, lease_token from outbox.claim('w', 10, 60); \
+        select outbox.complete(message_id, lease_token, 'w', 'FAILED', 1.5) from held; \
+        select outbox.redrive(all_dead => true); \
+        create temp table again as select message_id, lease_token from outbox.claim('w', 10, 60); \
+        select outbox.renew(lease_token, array[message_id], 60) from again; \
+        select outbox.release(lease_token, array[message_id]) from again; \
+        select outbox.unclaim_stuck(0); select outbox.repair_expired_leases(); \
+        select outbox.replay(array[message_id]) from again; select outbox.discard(array[message_id]) from again; \
+        select outbox.configure_sink('s', paused => false); select outbox.add_route('s'); \
+        select outbox.remove_route('s'); select outbox.make_partitions(12); select from outbox.prune(); \
+        select outbox.woke('w')";
+    caller.batch_execute(walk).await.unwrap();
+    assert_eq!(number(&caller, "select count(*) from again").await, 2);
+    assert_eq!(number(&admin, "select count(*) from outbox.delivery").await, 2);
+    assert_eq!(number(&admin, "select count(*) from outbox.attempt where state = 'FAILED'").await, 2);
+
+    // The traps are sharp: a function that forgets its path steps into them.
+    for function in ["enqueue_many", "claim", "redrive", "prune"] {
+        let forget = format!(
+            "do $$ begin execute (select format('alter function %s set search_path = public, outbox, pg_catalog', \
+             p.oid::regprocedure) from pg_proc p where p.pronamespace = 'outbox'::regnamespace \
+             and p.proname = '{function}'); end $$"
+        );
+        admin.batch_execute(&forget).await.unwrap();
+    }
+    for sql in ["enqueue('t', '1')", "claim('w', 1, 1)", "redrive(all_dead => true)", "prune()"] {
+        assert_ne!(try_sql(&caller, &format!("select from outbox.{sql}")).await, "00000", "{sql}");
+    }
+}

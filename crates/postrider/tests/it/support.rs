@@ -129,3 +129,34 @@ pub(crate) async fn until_blocked(client: &Client, waiters: i64) {
         tokio::task::yield_now().await;
     }
 }
+
+/// Runs a statement and returns its SQLSTATE, `00000` if it went well.
+pub(crate) async fn try_sql(client: &Client, sql: &str) -> String {
+    match client.batch_execute(sql).await {
+        Ok(()) => "00000".to_owned(),
+        Err(error) => sqlstate(&error).to_owned(),
+    }
+}
+
+/// The first column of every row, as text.
+pub(crate) async fn texts(client: &Client, sql: &str) -> Vec<String> {
+    client.query(sql, &[]).await.expect(sql).iter().map(|row| row.get(0)).collect()
+}
+
+/// Every table of the schema (partitions through their parents) with the number and a hash of its rows: equal before
+/// and after means that nothing was written. Sleepers are left out: they are not the outbox's content.
+pub(crate) async fn contents(client: &Client, schema: &str) -> Vec<String> {
+    let sql = format!(
+        "select c.relname::text from pg_class c where c.relnamespace = '\"{schema}\"'::regnamespace \
+         and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'sleeper' order by 1"
+    );
+    let mut contents = Vec::new();
+    for table in texts(client, &sql).await {
+        let sql = format!(
+            "select '{table} ' || count(*) || ' ' || coalesce(md5(string_agg(t::text, ';' order by t::text)), '') \
+             from \"{schema}\".{table} t"
+        );
+        contents.extend(texts(client, &sql).await);
+    }
+    contents
+}

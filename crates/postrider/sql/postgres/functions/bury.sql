@@ -1,8 +1,8 @@
--- Makes unleased deliveries of one sink dead letters, with the error of their last attempt.
--- Caller: end_leases, which holds the rows' locks. Internal; complete_many does the same for rows it still leases.
--- Transition: pending -> dead. A lane head in a sink whose on_dead is `park` keeps its row with due_at = infinity,
+-- Makes deliveries of one sink that are out of attempts dead letters, with the error of their last attempt.
+-- Caller: settle, which holds the rows' locks. Internal; complete_many does the same for rows it still leases.
+-- Transition: pending, or leased with a lease that is over -> dead. A lane head in a sink whose on_dead is `park` keeps its row with due_at = infinity,
 -- which holds the lane; anything else leaves the hot table.
-create or replace function :"schema".bury(sink text, message_ids uuid[], reason text, at_time timestamptz)
+create or replace function :"schema".bury(sink text, message_ids uuid[], at_time timestamptz)
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -17,7 +17,7 @@ declare
 begin
     insert into dead_letter (message_id, sink, died_at, reason, priority, tenant_id, lane, sequence_id, attempt_no,
                              attempt_count, parked, error_code, error_message)
-    select d.message_id, d.sink, bury.at_time, bury.reason, d.priority, d.tenant_id, d.lane, d.sequence_id,
+    select d.message_id, d.sink, bury.at_time, 'ATTEMPTS_EXHAUSTED', d.priority, d.tenant_id, d.lane, d.sequence_id,
            d.attempt_no, d.attempt_count, d.lane is not null and v_parks, a.error_code, a.error_message
     from unnest(bury.message_ids) i (id)
     join delivery d on d.message_id = i.id and d.sink = bury.sink
@@ -28,12 +28,12 @@ begin
     where d.message_id = i.id and d.sink = bury.sink and not (d.lane is not null and v_parks);
 
     update delivery d
-    set due_at = 'infinity'
+    set due_at = 'infinity', claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
     from unnest(bury.message_ids) i (id)
     where d.message_id = i.id and d.sink = bury.sink and d.lane is not null and v_parks;
 end
 $$;
-comment on function :"schema".bury(text, uuid[], text, timestamptz) is 'Internal: pending deliveries become dead letters.';
+comment on function :"schema".bury(text, uuid[], timestamptz) is 'Internal: deliveries out of attempts become dead letters.';
 
 -- Whether a dead lane head holds its lane in this sink. Internal.
 create or replace function :"schema".parks(sink text)

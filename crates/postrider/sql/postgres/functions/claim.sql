@@ -3,7 +3,7 @@
 -- Transition: pending -> leased (attempt_no and attempt_count go up: a crash counts);
 --   lease ended -> ZOMBIE_REQUEUE recorded -> leased to the caller; out of attempts -> dead letter, not handed out.
 -- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes.
--- Index: theirs, then delivery_pk and message_pk. No lease column is indexed, so every lease is a HOT update.
+-- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
 -- Zero rows: nothing is due, the sink is paused, or `hop_limit` lane heads were looked at and all were blocked.
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
@@ -36,12 +36,14 @@ as $$
 declare
     v_now         constant timestamptz := clock_timestamp();
     v_token       constant uuid := gen_random_uuid();
+    v_half        integer;
+    v_lanes_wait  boolean;
     v_cursor      text;
     v_memory      text;
     v_lanes       record;
-    v_ids         uuid[];
+    v_places      tid[];
     v_tails       bigint[];
-    v_half        integer;
+    v_unsettled   uuid[];
 begin
     if claim.worker_id is null or claim.worker_id = '' or octet_length(claim.worker_id) > 255 then
         raise exception 'worker_id must be 1 to 255 bytes of text' using errcode = '22023';
@@ -67,42 +69,45 @@ begin
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more.
-    if exists (select from delivery d where d.sink = claim.sink and d.lane is not null) then
+    v_half := claim.batch_size;
+    v_lanes_wait := exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
+    if v_lanes_wait then
         v_cursor := 'postrider.cursor_'
             || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
         v_memory := coalesce(current_setting(v_cursor, true), '');
         v_half := (claim.batch_size + case when v_memory like '-%' then 0 else 1 end) / 2;
-        v_ids := array(select d.message_id
-                       from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.due_from) d);
-        v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_ids), v_now,
+    end if;
+    select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
+    into v_places, v_unsettled
+    from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.max_attempts, claim.due_from) d;
+    if v_lanes_wait then
+        v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - coalesce(cardinality(v_places), 0), v_now,
             claim.max_attempts, claim.lane_run, substr(v_memory, 2), claim.hop_limit);
         perform set_config(v_cursor, case when v_memory like '-%' then '+' else '-' end || v_lanes.last_lane, false);
-        if cardinality(v_ids) = v_half and v_half + cardinality(v_lanes.message_ids) < claim.batch_size then
-            v_ids := array(select d.message_id
-                           from claim_due(claim.sink, claim.tenant_id,
-                                          claim.batch_size - cardinality(v_lanes.message_ids), v_now, claim.due_from) d);
+        if coalesce(cardinality(v_places), 0) = v_half and v_half + cardinality(v_lanes.places) < claim.batch_size then
+            select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
+            into v_places, v_unsettled
+            from claim_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places), v_now,
+                           claim.max_attempts, claim.due_from) d;
         end if;
-        v_ids := v_lanes.message_ids || v_ids;
+        v_places := v_lanes.places || v_places;
+        v_unsettled := v_lanes.unsettled_ids || v_unsettled;
         v_tails := v_lanes.lane_tails;
-    else
-        v_ids := array(select d.message_id
-                       from claim_due(claim.sink, claim.tenant_id, claim.batch_size, v_now, claim.due_from) d);
     end if;
-    if v_ids = '{}' then
-        return;
+    if cardinality(v_unsettled) > 0 then
+        perform settle(claim.sink, v_unsettled, claim.max_attempts, v_now);
     end if;
 
-    perform end_leases(claim.sink, v_ids, claim.max_attempts, v_now);
-
+    -- By place: the rows are locked, so they stand where they were found. (By key it would be one more walk down an
+    -- index for each.) What settle has buried stands there no longer.
     return query
     with leased as (
         update delivery d
         set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
             claimed_at = v_now, lease_expires_at = v_now + claim.lease_seconds * interval '1 second',
             lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
-        from unnest(v_ids, v_tails) i (id, lane_tail)
-        -- What end_leases has just buried is gone or parked: not due.
-        where d.message_id = i.id and d.sink = claim.sink and d.due_at <= v_now
+        from unnest(v_places, v_tails) i (place, lane_tail)
+        where d.ctid = i.place
         returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
                   d.claimed_at, d.lease_expires_at
     )

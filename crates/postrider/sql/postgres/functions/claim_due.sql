@@ -3,11 +3,12 @@
 -- Locks: each picked row, FOR UPDATE SKIP LOCKED, so claimers neither overlap nor wait.
 -- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, landing on the
 --   earliest due time of each, so deliveries not yet due cost one probe a priority, however many they are.
--- Zero rows: nothing without a lane is due.
+-- Returns where the row stands (its ctid, good while the lock is held) and its id if it needs more than a lease: its
+-- last lease ended without an outcome, or it is out of attempts. Zero rows: nothing without a lane is due.
 create or replace function :"schema".claim_due(
-    sink text, tenant_id uuid, room integer, at_time timestamptz, due_from timestamptz
+    sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer, due_from timestamptz
 )
-    returns table (message_id uuid)
+    returns table (place tid, unsettled_id uuid)
     language plpgsql
     rows 100
     set search_path = pg_catalog, :"schema", pg_temp
@@ -34,10 +35,13 @@ begin
                 order by d.priority desc, d.due_at limit 1
             ) n
         )
-        select p.message_id
+        select p.place, p.unsettled_id
         from level l
         cross join lateral (
-            select d.message_id from delivery d
+            select d.ctid as place,
+                   case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
+                        then d.message_id end as unsettled_id
+            from delivery d
             where d.sink = claim_due.sink and d.lane is null and d.priority = l.priority
               and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
               and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
@@ -63,10 +67,13 @@ begin
                 order by d.priority desc, d.due_at limit 1
             ) n
         )
-        select p.message_id
+        select p.place, p.unsettled_id
         from level l
         cross join lateral (
-            select d.message_id from delivery d
+            select d.ctid as place,
+                   case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
+                        then d.message_id end as unsettled_id
+            from delivery d
             where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
               and d.priority = l.priority
               and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
@@ -80,5 +87,5 @@ begin
     end if;
 end
 $$;
-comment on function :"schema".claim_due(text, uuid, integer, timestamptz, timestamptz) is
+comment on function :"schema".claim_due(text, uuid, integer, timestamptz, integer, timestamptz) is
     'Internal to claim: locks due deliveries without a lane.';

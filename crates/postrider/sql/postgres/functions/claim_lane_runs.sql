@@ -8,13 +8,13 @@
 -- handed out together with it (lane_tail): a lane is in one hand at a time.
 -- Lock, then check: a row that changed since this statement began is not taken (attempt_no tells), and neither is
 -- anything behind it in its lane.
--- Zero rows: every lane up to `up_to_lane` was looked at and none is free. A row with message_id null: the hop limit
--- was reached at this lane.
+-- Returns what claim_due returns, and the lane with the last number picked from it. Zero rows: every lane up to
+-- `up_to_lane` was looked at and none is free. A row with place null: the hop limit was reached at this lane.
 create or replace function :"schema".claim_lane_runs(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
-    returns table (message_id uuid, lane text, lane_tail bigint)
+    returns table (place tid, unsettled_id uuid, lane text, lane_tail bigint)
     language plpgsql
     rows 100
     set search_path = pg_catalog, :"schema", pg_temp
@@ -65,21 +65,23 @@ begin
         where l.hops < claim_lane_runs.hop_limit
           and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
     )
-    select r.message_id, l.lane, r.lane_tail
+    select r.place, r.unsettled_id, l.lane, r.lane_tail
     from hop l
     left join lateral (
-        select k.message_id, max(k.sequence_id) over () as lane_tail
+        select k.place, k.unsettled_id, max(k.sequence_id) over () as lane_tail
         from (
-            select o.message_id, o.sequence_id, o.place, row_number() over (order by o.place) as locked_place
+            select o.place, o.unsettled_id, o.sequence_id, o.nth, row_number() over (order by o.nth) as locked_nth
             from (
-                select d.message_id, d.sequence_id, p.place
+                select d.ctid as place,
+                       case when d.lease_token is not null or p.one_exhausted then d.message_id end as unsettled_id,
+                       d.sequence_id, p.nth
                 from (
-                    select w.message_id, w.attempt_no, row_number() over low_to_high as place,
+                    select w.place, w.attempt_no, row_number() over low_to_high as nth,
                            bool_and(w.free) over low_to_high as all_free,
                            bool_or(w.exhausted) over low_to_high as one_exhausted,
                            bool_or(w.busy) over low_to_high as one_busy
                     from (
-                        select d.message_id, d.sequence_id, d.attempt_no,
+                        select d.ctid as place, d.sequence_id, d.attempt_no,
                                d.due_at <= claim_lane_runs.at_time
                                and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                                and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free,
@@ -96,17 +98,17 @@ begin
                     ) w
                     window low_to_high as (order by w.sequence_id)
                 ) p
-                join delivery d on d.message_id = p.message_id and d.sink = claim_lane_runs.sink
-                where p.all_free and p.one_busy is not true and (p.place = 1 or not p.one_exhausted)
+                join delivery d on d.ctid = p.place
+                where p.all_free and p.one_busy is not true and (p.nth = 1 or not p.one_exhausted)
                   and d.attempt_no = p.attempt_no and d.due_at <= claim_lane_runs.at_time
                   and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
-                order by p.place
+                order by p.nth
                 for update of d skip locked
             ) o
         ) k
-        where k.locked_place = k.place
+        where k.locked_nth = k.nth
     ) r on l.open
-    where r.message_id is not null or l.hops = claim_lane_runs.hop_limit
+    where r.place is not null or l.hops = claim_lane_runs.hop_limit
     limit claim_lane_runs.room;
 end
 $$;

@@ -5,7 +5,7 @@
 create or replace function :"schema".claim_lanes(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, start_lane text, hop_limit integer,
-    out message_ids uuid[], out lane_tails bigint[], out last_lane text
+    out places tid[], out lane_tails bigint[], out unsettled_ids uuid[], out last_lane text
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -14,24 +14,27 @@ as $$
 declare
     v_run record;
 begin
-    message_ids := '{}';
+    places := '{}';
     lane_tails := '{}';
+    unsettled_ids := '{}';
     last_lane := start_lane;
     if room < 1 then
         return;
     end if;
     for leg in 1 .. case when start_lane = '' then 1 else 2 end loop
-        select array_agg(r.message_id) filter (where r.message_id is not null) as ids,
-               array_agg(r.lane_tail) filter (where r.message_id is not null) as tails,
+        select array_agg(r.place) filter (where r.place is not null) as places,
+               array_agg(r.lane_tail) filter (where r.place is not null) as tails,
+               array_agg(r.unsettled_id) filter (where r.unsettled_id is not null) as unsettled_ids,
                max(r.lane) as last_lane,
-               bool_or(r.message_id is null) as hop_limited
+               bool_or(r.place is null) as hop_limited
         into v_run
-        from claim_lane_runs(sink, tenant_id, room - cardinality(message_ids), at_time, max_attempts, lane_run,
+        from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
                              case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
                              hop_limit) r;
-        message_ids := message_ids || coalesce(v_run.ids, '{}');
+        places := places || coalesce(v_run.places, '{}');
         lane_tails := lane_tails || coalesce(v_run.tails, '{}');
-        if cardinality(message_ids) >= room or v_run.hop_limited then
+        unsettled_ids := unsettled_ids || coalesce(v_run.unsettled_ids, '{}');
+        if cardinality(places) >= room or v_run.hop_limited then
             last_lane := v_run.last_lane;
             exit;
         end if;

@@ -63,7 +63,11 @@ begin
         group by s.sink
         order by s.sink
     loop
-        v_ended := v_ended + end_leases(v_stale.sink, v_stale.message_ids, null, v_now);
+        v_ended := v_ended + settle(v_stale.sink, v_stale.message_ids, null, v_now);
+        update delivery d
+        set claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
+        from unnest(v_stale.message_ids) i (id)
+        where d.message_id = i.id and d.sink = v_stale.sink and d.lease_token is not null;
     end loop;
     if v_ended > 0 then
         perform notify_sleepers();
