@@ -140,7 +140,10 @@ async fn a_killer_runs_out_of_attempts() {
     assert_eq!(claim_with(&client, "w", 10, ", max_attempts => 3").await, []);
     assert_eq!(attempts(&client, id).await, ["1 ZOMBIE_REQUEUE", "2 ZOMBIE_REQUEUE", "3 ZOMBIE_REQUEUE"]);
     let row = client
-        .query_one("select reason, last_error_code, attempt_count from outbox.dead_letters where message_id = $1", &[&id])
+        .query_one(
+            "select reason, last_error_code, attempt_count from outbox.dead_letters where message_id = $1",
+            &[&id],
+        )
         .await
         .unwrap();
     assert_eq!(row.get::<_, String>(0), "ATTEMPTS_EXHAUSTED");
@@ -160,7 +163,10 @@ async fn a_lowered_limit_buries_what_waits() {
     }
     let held = claim_with(&client, "w", 10, ", max_attempts => 1").await;
     assert_eq!(held.iter().map(|held| held.id).collect::<Vec<_>>(), [other]);
-    assert_eq!(number(&client, &format!("select count(*) from outbox.dead_letters where message_id = '{id}'")).await, 1);
+    assert_eq!(
+        number(&client, &format!("select count(*) from outbox.dead_letters where message_id = '{id}'")).await,
+        1
+    );
 }
 
 /// What is not due is not handed out; when its time comes by the database's clock, it is.
@@ -212,7 +218,10 @@ async fn concurrent_claims_do_not_overlap() {
     let all: Vec<Uuid> = workers.join_all().await.into_iter().flatten().collect();
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "one message, one holder");
     // A lane whose first run is out is busy, so lanes may have messages left; what has no lane may not.
-    assert_eq!(number(&client, "select count(*) from outbox.deliveries where state = 'pending' and lane is null").await, 0);
+    assert_eq!(
+        number(&client, "select count(*) from outbox.deliveries where state = 'pending' and lane is null").await,
+        0
+    );
 }
 
 /// The claim hands out what the producer said, unchanged.

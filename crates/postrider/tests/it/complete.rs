@@ -7,7 +7,8 @@ use postrider::{Claim, Completion, Error, Failure, Outcome, PostgresStore, Repla
 use uuid::Uuid;
 
 use crate::support::{
-    attempts, claim, claim_expired, claim_with, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, sqlstate,
+    attempts, claim, claim_expired, claim_with, complete, enqueue, enqueue_plain, fresh, mark_delivered, number,
+    sqlstate,
 };
 
 /// Proves H2, H7: one call finalizes a batch; a wrong token changes nothing and returns 0; a second call finds nothing.
@@ -50,7 +51,10 @@ async fn an_attempt_records_everything() {
         .await
         .unwrap();
     let text = |n: usize| row.get::<_, String>(n);
-    assert_eq!((text(0), text(1), text(2), row.get::<_, i32>(3)), ("RETRYABLE".into(), "default".into(), "w".into(), 17));
+    assert_eq!(
+        (text(0), text(1), text(2), row.get::<_, i32>(3)),
+        ("RETRYABLE".into(), "default".into(), "w".into(), 17)
+    );
     assert_eq!((text(4), text(5), text(6), text(7)), ("ref-1".into(), "503".into(), "BUSY".into(), "try later".into()));
     assert!(row.get::<_, bool>(8), "claim time before completion time");
     let again = claim(&client, "w", 1).await.remove(0);
@@ -247,7 +251,9 @@ async fn ack_and_nack() {
     let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
     let held = store.claim(&Claim::new("w")).await.unwrap();
     store.ack("w", &held[0]).await.unwrap();
-    assert!(matches!(store.ack("w", &held[0]).await, Err(Error::LeaseLost { message_id }) if message_id == held[0].message_id));
+    assert!(
+        matches!(store.ack("w", &held[0]).await, Err(Error::LeaseLost { message_id }) if message_id == held[0].message_id)
+    );
     assert!(matches!(store.ack("other", &held[1]).await, Err(Error::LeaseLost { .. })));
     let failure = Failure::new("BUSY", "nul\0inside");
     store.nack("w", &held[1], Duration::ZERO, failure.clone()).await.unwrap();
@@ -266,8 +272,14 @@ async fn mixed_outcomes_in_one_call() {
     held.extend(store.claim(&Claim { batch_size: 3, ..Claim::new("w") }).await.unwrap());
     store.ack("w", &held[5]).await.unwrap();
     let retry = Outcome::Retryable { retry_after: Duration::from_hours(1), failure: Failure::new("BUSY", "later") };
-    let outcomes =
-        [Outcome::Dispatched, retry.clone(), Outcome::Failed(Failure::default()), Outcome::Dispatched, retry, Outcome::Dispatched];
+    let outcomes = [
+        Outcome::Dispatched,
+        retry.clone(),
+        Outcome::Failed(Failure::default()),
+        Outcome::Dispatched,
+        retry,
+        Outcome::Dispatched,
+    ];
     let completions: Vec<Completion> =
         held.iter().zip(outcomes).map(|(held, outcome)| Completion::new(held, outcome)).collect();
     let completed = store.complete("w", &completions).await.unwrap();

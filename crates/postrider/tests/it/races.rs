@@ -54,8 +54,16 @@ async fn two_claimers_neither_overlap_nor_wait() {
     let first = claim(&client, "w1", 20).await;
     let other = claim(&second, "w2", 20).await;
     end(&client, "commit").await;
-    assert_eq!((first.len(), other.len()), (20, 18), "ten without a lane and four lanes (the last one cut), then the six lanes that are free");
-    assert!(first.iter().all(|one| other.iter().all(|two| one.id != two.id && (one.lane.is_none() || one.lane != two.lane))));
+    assert_eq!(
+        (first.len(), other.len()),
+        (20, 18),
+        "ten without a lane and four lanes (the last one cut), then the six lanes that are free"
+    );
+    assert!(
+        first
+            .iter()
+            .all(|one| other.iter().all(|two| one.id != two.id && (one.lane.is_none() || one.lane != two.lane)))
+    );
 }
 
 /// A claim that is rolled back has not happened: same number, same budget, no attempt.
@@ -143,7 +151,9 @@ async fn complete_during_repair() {
 /// An operator frees a live lease while its worker completes: whoever commits first wins, the other changes nothing.
 #[tokio::test]
 async fn unclaim_against_complete() {
-    for (ending, completes, recorded) in [("commit", Err("P7002".to_owned()), "1 ZOMBIE_REQUEUE"), ("rollback", Ok(1), "1 DISPATCHED")] {
+    for (ending, completes, recorded) in
+        [("commit", Err("P7002".to_owned()), "1 ZOMBIE_REQUEUE"), ("rollback", Ok(1), "1 DISPATCHED")]
+    {
         let (database, client) = fresh().await;
         let id = enqueue(&client, "t", "").await;
         let held = claim(&client, "w", 1).await.remove(0);
@@ -245,12 +255,18 @@ async fn a_locked_head_keeps_its_lane() {
     let second = impatient(&database).await;
     enqueue_lanes(&client, 2, 3).await;
     begin(&client).await;
-    client.query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 1 for update", &[]).await.unwrap();
+    client
+        .query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 1 for update", &[])
+        .await
+        .unwrap();
     assert!(claim(&second, "w", 10).await.iter().all(|held| held.lane.as_deref() == Some("lane-00001")));
     end(&client, "rollback").await;
     // A locked row in the middle ends the run before it.
     begin(&client).await;
-    client.query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 2 for update", &[]).await.unwrap();
+    client
+        .query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 2 for update", &[])
+        .await
+        .unwrap();
     let numbers: Vec<_> = claim(&second, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
     assert_eq!(numbers, [1]);
 }
@@ -265,7 +281,8 @@ async fn producers_race_on_a_dedupe_key() {
         begin(&client).await;
         let first = enqueue(&client, "t", ", dedupe_key => 'k', lane => 'a'").await;
         let second = tokio::spawn(async move {
-            let sql = "select message_id, sequence_id, created from outbox.enqueue('t', '1', dedupe_key => 'k', lane => 'a')";
+            let sql =
+                "select message_id, sequence_id, created from outbox.enqueue('t', '1', dedupe_key => 'k', lane => 'a')";
             let row = other.query_one(sql, &[]).await.unwrap();
             (row.get::<_, Uuid>(0), row.get::<_, i64>(1), row.get::<_, bool>(2))
         });
@@ -300,7 +317,8 @@ async fn producers_of_one_lane_commit_in_order() {
         enqueue(&client, "t", ", lane => 'a'").await;
         other.batch_execute("begin").await.unwrap();
         let second = tokio::spawn(async move {
-            let row = other.query_one("select sequence_id from outbox.enqueue('t', '1', lane => 'a')", &[]).await.unwrap();
+            let row =
+                other.query_one("select sequence_id from outbox.enqueue('t', '1', lane => 'a')", &[]).await.unwrap();
             (row.get::<_, i64>(0), other)
         });
         until_blocked(&watcher, 1).await;

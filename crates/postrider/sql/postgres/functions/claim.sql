@@ -69,12 +69,15 @@ begin
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more.
+    v_cursor := 'postrider.cursor_'
+        || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
+    v_memory := coalesce(current_setting(v_cursor, true), '');
     v_half := claim.batch_size;
-    v_lanes_wait := exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
+    -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
+    v_lanes_wait := exists (select from delivery d
+                            where d.sink = claim.sink and d.lane > substr(v_memory, 2) and d.lane is not null)
+        or exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
     if v_lanes_wait then
-        v_cursor := 'postrider.cursor_'
-            || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
-        v_memory := coalesce(current_setting(v_cursor, true), '');
         v_half := (claim.batch_size + case when v_memory like '-%' then 0 else 1 end) / 2;
     end if;
     select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)

@@ -1,0 +1,232 @@
+//! `postrider list`: messages and where each stands, newest first, a page at a time. Nothing is changed.
+
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use postrider::{ListFilter, ListState, MessageSummary, PostgresStore};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::exit_code::ExitCode;
+use crate::failure::Result;
+use crate::humane;
+use crate::options::{self, Global};
+use crate::output::{Column, Output, Paint, Text};
+
+/// Most lines of one page: more belongs into a query of one's own.
+const MAX_ROWS: i64 = 10_000;
+
+const AFTER_HELP: &str = "\
+A message that goes to several sinks has a line for each that has not ended
+well. States other than delivered are read from the queue and are quick however
+long the history is.
+
+Examples:
+  postrider list --state dead
+  postrider list --topic order.placed --limit 10
+  postrider list --before 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
+
+/// List messages, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Only messages in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only messages of this topic
+    #[arg(long)]
+    topic: Option<String>,
+    /// Only messages of this tenant
+    #[arg(long, value_name = "UUID")]
+    tenant: Option<Uuid>,
+    /// Only messages in this lane
+    #[arg(long)]
+    lane: Option<String>,
+    /// Only messages for this sink
+    #[arg(long)]
+    sink: Option<String>,
+    /// At most this many lines
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
+    limit: u32,
+    /// Only messages enqueued before this one: the next page
+    #[arg(long, value_name = "ID")]
+    before: Option<Uuid>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum State {
+    Pending,
+    Leased,
+    Dead,
+    Delivered,
+}
+
+pub(crate) struct Prepared {
+    store: PostgresStore,
+    filter: ListFilter,
+}
+
+impl Args {
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        let state = self.state.map(|state| match state {
+            State::Pending => ListState::Pending,
+            State::Leased => ListState::Leased,
+            State::Dead => ListState::Dead,
+            State::Delivered => ListState::Delivered,
+        });
+        let filter = ListFilter {
+            state,
+            topic: self.topic,
+            tenant_id: self.tenant,
+            lane: self.lane,
+            sink: self.sink,
+            before: self.before,
+            limit: self.limit,
+        };
+        Ok(Prepared { store: global.store()?, filter })
+    }
+}
+
+impl Prepared {
+    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
+        options::check(&self.store).await?;
+        let messages = self.store.list(&self.filter).await?;
+        let full = messages.len() >= usize::try_from(self.filter.limit).unwrap_or(usize::MAX);
+        let next_before = messages.last().filter(|_| full).map(|message| message.message_id);
+        if output.json {
+            let messages = messages.iter().map(MessageDocument::from).collect();
+            output.json(&Document { messages, next_before })?;
+            return Ok(ExitCode::Ok);
+        }
+        if messages.is_empty() {
+            output.line("no messages")?;
+            return Ok(ExitCode::Ok);
+        }
+        let now = self.store.now().await?;
+        let rows: Vec<_> = messages.iter().map(|message| row(message, now)).collect();
+        if output.fits(&COLUMNS, &rows) {
+            output.table("", &COLUMNS, rows)?;
+        } else {
+            output.table("", &NARROW, messages.iter().map(|message| narrow_row(message, now)).collect())?;
+        }
+        if let Some(id) = next_before {
+            let more = output.paint(Paint::Quiet, &format!("perhaps more: --before {id}"));
+            output.line(more)?;
+        }
+        Ok(ExitCode::Ok)
+    }
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::Whole("MESSAGE"),
+    Column::Right("AGE"),
+    Column::Whole("STATE"),
+    Column::Left("TOPIC"),
+    Column::Optional("LANE"),
+    Column::Optional("SINK"),
+    Column::Optional("NOTE"),
+];
+
+fn row(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
+    let mut row = common_cells(message, now);
+    row.extend([Text::from(lane(message)), Text::from(sink(message)), Text::new(notes(message, now), Paint::Quiet)]);
+    row
+}
+
+/// For a terminal that is too narrow: the optional columns go under the topic.
+const NARROW: [Column; 4] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3]];
+
+fn narrow_row(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
+    let more = [lane(message), sink(message).to_owned(), notes(message, now)];
+    let more: Vec<String> = more.into_iter().filter(|text| !text.is_empty()).collect();
+    let mut row = common_cells(message, now);
+    if let Some(topic) = row.pop() {
+        row.push(topic.below(&more.join(", ")));
+    }
+    row
+}
+
+fn common_cells(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
+    let topic = match message.namespace.as_str() {
+        "default" => message.topic.clone(),
+        namespace => format!("{namespace}/{}", message.topic),
+    };
+    vec![
+        Text::from(message.message_id.to_string()),
+        Text::from(humane::age(now, message.enqueued_at)),
+        Text::new(&message.state, state_paint(&message.state)),
+        Text::from(topic),
+    ]
+}
+
+fn lane(message: &MessageSummary) -> String {
+    match (&message.lane, message.sequence_id) {
+        (Some(lane), Some(number)) => format!("{lane} #{number}"),
+        (Some(lane), None) => lane.clone(),
+        (None, _) => String::new(),
+    }
+}
+
+/// Where everything goes to the one default sink, the column would only repeat the word.
+fn sink(message: &MessageSummary) -> &str {
+    message.sink.as_deref().filter(|sink| *sink != "default").unwrap_or_default()
+}
+
+fn notes(message: &MessageSummary, now: SystemTime) -> String {
+    let mut notes = Vec::new();
+    if let Some(attempts) = message.attempt_no.filter(|attempts| *attempts > 0) {
+        notes.push(humane::counted(u64::try_from(attempts).unwrap_or(0), "attempt"));
+    }
+    if let Some(due_at) = message.due_at.filter(|due_at| *due_at > now && message.state == "pending") {
+        notes.push(humane::due(now, due_at));
+    }
+    notes.join(", ")
+}
+
+/// The colour of a state, the same in a list and in a message's story.
+pub(super) fn state_paint(state: &str) -> Paint {
+    match state {
+        "delivered" => Paint::Good,
+        "leased" => Paint::Warning,
+        "dead" => Paint::Bad,
+        _ => Paint::Plain,
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    messages: Vec<MessageDocument<'a>>,
+    next_before: Option<Uuid>,
+}
+
+#[derive(Serialize)]
+struct MessageDocument<'a> {
+    message_id: Uuid,
+    enqueued_at: String,
+    namespace: &'a str,
+    topic: &'a str,
+    lane: Option<&'a str>,
+    sequence_id: Option<i64>,
+    sink: Option<&'a str>,
+    state: &'a str,
+    attempt_no: Option<i32>,
+    due_at: Option<String>,
+}
+
+impl<'a> From<&'a MessageSummary> for MessageDocument<'a> {
+    fn from(message: &'a MessageSummary) -> Self {
+        Self {
+            message_id: message.message_id,
+            enqueued_at: humane::rfc3339(message.enqueued_at),
+            namespace: &message.namespace,
+            topic: &message.topic,
+            lane: message.lane.as_deref(),
+            sequence_id: message.sequence_id,
+            sink: message.sink.as_deref(),
+            state: &message.state,
+            attempt_no: message.attempt_no,
+            due_at: message.due_at.map(humane::rfc3339),
+        }
+    }
+}

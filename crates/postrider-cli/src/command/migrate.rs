@@ -1,0 +1,299 @@
+//! `postrider migrate`: brings a schema up to this build, says how it stands, prints the SQL, makes the group roles.
+//! The work is the library's; this file asks for it and reports.
+
+use clap::Subcommand;
+use postrider::migrate::{self, Applied, MigrationState, Roles, Status};
+use postrider::{PostgresStore, Schema};
+use serde::Serialize;
+
+use crate::exit_code::ExitCode;
+use crate::failure::Result;
+use crate::options::Global;
+use crate::output::{Column, Output, Paint, Text};
+
+/// Make the schema, bring it up to date, see how it stands
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_UP: &str = "\
+All in one transaction: it is applied as a whole or not at all. Any number of
+processes may run it at once.
+
+Example:
+  postrider migrate up";
+
+const AFTER_STATUS: &str = "\
+Exit code 0 if there is nothing to do, 3 if something is pending, the schema is
+missing, or it was made by a newer postrider.
+
+Example:
+  postrider migrate status || postrider migrate up";
+
+const AFTER_PRINT: &str = "\
+Needs no database. The script makes a new schema; it does not upgrade one.
+
+Example:
+  postrider migrate print --schema events > outbox.sql
+  psql -v ON_ERROR_STOP=1 -f outbox.sql";
+
+const AFTER_ROLES: &str = "\
+Safe to repeat. The role that runs it needs CREATEROLE and owns the schema.
+Roles belong to the whole server: two outboxes that must not share roles need
+different prefixes.
+
+Example:
+  postrider migrate roles
+  psql -c 'GRANT outbox_producer TO web_app'";
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Apply what is missing
+    #[command(after_help = AFTER_UP)]
+    Up,
+    /// Show which migrations are applied, and whether anything is pending
+    #[command(after_help = AFTER_STATUS)]
+    Status,
+    /// Print the whole schema as an SQL script
+    #[command(after_help = AFTER_PRINT)]
+    Print,
+    /// Make the five group roles and grant them what they may do
+    #[command(after_help = AFTER_ROLES)]
+    Roles {
+        /// Beginning of the roles' names [default: the schema's name]
+        #[arg(long, value_name = "PREFIX")]
+        prefix: Option<Schema>,
+    },
+}
+
+pub(crate) enum Prepared {
+    Up(PostgresStore),
+    Status(PostgresStore),
+    Print(Schema),
+    Roles(PostgresStore, Schema),
+}
+
+impl Args {
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        Ok(match self.verb {
+            Verb::Up => Prepared::Up(global.store()?),
+            Verb::Status => Prepared::Status(global.store()?),
+            Verb::Print => Prepared::Print(global.schema.clone()),
+            Verb::Roles { prefix } => Prepared::Roles(global.store()?, prefix.unwrap_or_else(|| global.schema.clone())),
+        })
+    }
+}
+
+impl Prepared {
+    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
+        match self {
+            Self::Up(store) => {
+                let mut connection = store.connection().await?;
+                let applied = migrate::up(&mut connection, store.schema()).await?;
+                print_applied(&applied, store.schema(), output)
+            }
+            Self::Status(store) => {
+                let connection = store.connection().await?;
+                let status = migrate::status(&**connection, store.schema()).await?;
+                print_status(&status, store.schema(), output)
+            }
+            Self::Print(schema) => print_script(&schema, output),
+            Self::Roles(store, prefix) => {
+                let mut connection = store.connection().await?;
+                let roles = migrate::roles(&mut connection, store.schema(), &prefix).await?;
+                print_roles(&roles, store.schema(), output)
+            }
+        }
+    }
+}
+
+fn print_applied(applied: &Applied, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        migrations_applied: &'a [String],
+        functions_replaced: bool,
+    }
+    if output.json {
+        output.json(&Document {
+            schema: schema.as_str(),
+            migrations_applied: &applied.migrations,
+            functions_replaced: applied.functions,
+        })?;
+        return Ok(ExitCode::Ok);
+    }
+    for name in &applied.migrations {
+        output.line(format!("applied {name}"))?;
+    }
+    if applied.functions {
+        output.line("replaced functions and views")?;
+    }
+    if applied.migrations.is_empty() && !applied.functions {
+        output.line(format!("nothing to do: schema {schema} is current"))?;
+    } else {
+        output.line(format!("schema {schema} is now current"))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// How the schema stands, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Current,
+    Pending,
+    Missing,
+    TooNew,
+}
+
+impl Verdict {
+    fn of(status: &Status) -> Self {
+        if status.migrations.iter().any(|migration| migration.version > migrate::latest_version()) {
+            Self::TooNew
+        } else if status.is_current() {
+            Self::Current
+        } else if status.migrations.iter().all(|migration| migration.applied_at.is_none()) {
+            Self::Missing
+        } else {
+            Self::Pending
+        }
+    }
+}
+
+fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
+    let verdict = Verdict::of(status);
+    let code = if verdict == Verdict::Current { ExitCode::Ok } else { ExitCode::SchemaNotCurrent };
+    if output.json {
+        output.json(&status_document(status, schema, verdict))?;
+        return Ok(code);
+    }
+    let rows = status.migrations.iter().map(|migration| {
+        let applied = match applied_at(migration) {
+            Some(time) => Text::from(time),
+            None => Text::new("pending", Paint::Warning),
+        };
+        vec![Text::from(format!("{:04}", migration.version)), Text::from(&migration.name), applied]
+    });
+    let columns = [Column::Left("MIGRATION"), Column::Left("NAME"), Column::Left("APPLIED")];
+    output.table("", &columns, rows.collect())?;
+    output.line("")?;
+    let functions = match verdict {
+        Verdict::Missing => output.paint(Paint::Warning, "pending"),
+        Verdict::TooNew => output.paint(Paint::Warning, "another build's"),
+        Verdict::Current | Verdict::Pending if status.functions_current => output.paint(Paint::Good, "current"),
+        Verdict::Current | Verdict::Pending => output.paint(Paint::Warning, "to be replaced"),
+    };
+    output.line(format!("functions  {functions}"))?;
+    let roles = match &status.role_prefix {
+        Some(prefix) => format!("{prefix}_owner, _producer, _relay, _control, _auditor"),
+        None => "none (see `postrider migrate roles`)".to_owned(),
+    };
+    output.line(format!("roles      {roles}"))?;
+    output.line("")?;
+    output.line(match verdict {
+        Verdict::Current => format!("schema {schema} is current"),
+        Verdict::Pending => format!("schema {schema} is not current: run `postrider migrate up`"),
+        Verdict::Missing => format!("there is no outbox in schema {schema} yet: run `postrider migrate up`"),
+        Verdict::TooNew => format!("schema {schema} was made by a newer postrider: use that one"),
+    })?;
+    Ok(code)
+}
+
+#[derive(Serialize)]
+struct StatusDocument<'a> {
+    schema: &'a str,
+    current: bool,
+    state: Verdict,
+    migrations: Vec<MigrationDocument<'a>>,
+    functions_current: bool,
+    role_prefix: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct MigrationDocument<'a> {
+    version: i32,
+    name: &'a str,
+    applied_at: Option<String>,
+}
+
+fn status_document<'a>(status: &'a Status, schema: &'a Schema, state: Verdict) -> StatusDocument<'a> {
+    StatusDocument {
+        schema: schema.as_str(),
+        current: state == Verdict::Current,
+        state,
+        migrations: status
+            .migrations
+            .iter()
+            .map(|migration| MigrationDocument {
+                version: migration.version,
+                name: &migration.name,
+                applied_at: applied_at(migration),
+            })
+            .collect(),
+        functions_current: status.functions_current,
+        role_prefix: status.role_prefix.as_deref(),
+    }
+}
+
+/// As RFC 3339, if the session's date style lets us read what the database wrote.
+fn applied_at(migration: &MigrationState) -> Option<String> {
+    let written = migration.applied_at.as_deref()?;
+    match written.parse::<jiff::Timestamp>() {
+        Ok(timestamp) => Some(format!("{timestamp:.6}")),
+        Err(_) => Some(written.to_owned()),
+    }
+}
+
+fn print_script(schema: &Schema, output: &mut Output) -> Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        version: i32,
+        sql: &'a str,
+    }
+    let script = migrate::script(schema);
+    if output.json {
+        output.json(&Document { schema: schema.as_str(), version: migrate::latest_version(), sql: &script })?;
+    } else {
+        output.line(script.trim_end())?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn print_roles(roles: &Roles, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        roles: RolesDocument<'a>,
+    }
+    #[derive(Serialize)]
+    struct RolesDocument<'a> {
+        owner: &'a str,
+        producer: &'a str,
+        relay: &'a str,
+        control: &'a str,
+        auditor: &'a str,
+    }
+    let Roles { owner, producer, relay, control, auditor } = roles;
+    if output.json {
+        output.json(&Document {
+            schema: schema.as_str(),
+            roles: RolesDocument { owner, producer, relay, control, auditor },
+        })?;
+        return Ok(ExitCode::Ok);
+    }
+    let rows = [
+        (owner, "owns everything, cannot log in"),
+        (producer, "may enqueue, and nothing else"),
+        (relay, "may claim, complete and keep house"),
+        (control, "reads everything, acts on dead letters"),
+        (auditor, "reads everything but the sequences"),
+    ];
+    let rows = rows.map(|(role, may)| vec![Text::from(role), Text::from(may)]);
+    output.table("", &[Column::Left("ROLE"), Column::Left("WHAT IT IS FOR")], rows.into())?;
+    output.line("")?;
+    output.line(format!("Give them to your logins, for instance: GRANT {producer} TO your_login"))?;
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,160 @@
+//! `postrider status`: how each sink stands. Read from the view `outbox.status`; nothing is changed.
+
+use std::time::{Duration, SystemTime};
+
+use postrider::{PostgresStore, SinkStatus};
+use serde::Serialize;
+
+use crate::exit_code::ExitCode;
+use crate::failure::Result;
+use crate::humane;
+use crate::options::{self, Global};
+use crate::output::{Column, Output, Paint, Text};
+
+const AFTER_HELP: &str = "\
+PENDING waits, DUE of these is due now; LEASED is held by a relay, EXPIRED of
+these under a lease that ran out; DEAD and PARKED lanes wait for a person.
+
+Examples:
+  postrider status
+  postrider status --json | jq '.sinks[] | select(.dead > 0)'";
+
+/// How each sink stands: what waits, what is held, what is dead
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {}
+
+pub(crate) struct Prepared {
+    store: PostgresStore,
+}
+
+impl Args {
+    #[expect(clippy::unused_self, reason = "every command is prepared from its arguments; this one has none yet")]
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        Ok(Prepared { store: global.store()? })
+    }
+}
+
+impl Prepared {
+    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
+        options::check(&self.store).await?;
+        let sinks = self.store.status().await?;
+        if output.json {
+            let sinks = sinks.iter().map(SinkDocument::from).collect();
+            output.json(&Document { sinks })?;
+        } else {
+            let now = self.store.now().await?;
+            output.table("", &QUEUE, sinks.iter().map(queue_row).collect())?;
+            output.line("")?;
+            output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(sink, now)).collect())?;
+        }
+        Ok(ExitCode::Ok)
+    }
+}
+
+const QUEUE: [Column; 9] = [
+    Column::Left("SINK"),
+    Column::Right("PENDING"),
+    Column::Right("DUE"),
+    Column::Right("LEASED"),
+    Column::Right("EXPIRED"),
+    Column::Right("DEAD"),
+    Column::Right("PARKED"),
+    Column::Right("OLDEST DUE"),
+    Column::Optional(""),
+];
+
+fn queue_row(sink: &SinkStatus) -> Vec<Text> {
+    vec![
+        Text::from(&sink.sink),
+        Text::count(sink.pending, Paint::Plain),
+        Text::count(sink.due, Paint::Plain),
+        Text::count(sink.leased, Paint::Plain),
+        Text::count(sink.expired, Paint::Warning),
+        Text::count(sink.dead, Paint::Bad),
+        Text::count(sink.parked_lanes, Paint::Bad),
+        if sink.due == 0 {
+            Text::new("-", Paint::Quiet)
+        } else {
+            let age = Duration::try_from_secs_f64(sink.oldest_due_age_seconds).unwrap_or_default();
+            Text::from(humane::span(age))
+        },
+        if sink.paused { Text::new("paused", Paint::Warning) } else { Text::default() },
+    ]
+}
+
+const ATTEMPTS: [Column; 7] = [
+    Column::Left("LATELY"),
+    Column::Right("DISPATCHED"),
+    Column::Right("RETRYABLE"),
+    Column::Right("FAILED"),
+    Column::Right("ZOMBIE"),
+    Column::Right("LAST SUCCESS"),
+    Column::Right("LAST ERROR"),
+];
+
+fn attempts_row(sink: &SinkStatus, now: SystemTime) -> Vec<Text> {
+    let [dispatched, retryable, failed, zombies] = sink.recent;
+    let last = |time: Option<SystemTime>| match time {
+        Some(time) => Text::from(humane::ago(now, time)),
+        None => Text::new("-", Paint::Quiet),
+    };
+    vec![
+        Text::from(&sink.sink),
+        Text::count(dispatched, Paint::Good),
+        Text::count(retryable, Paint::Warning),
+        Text::count(failed, Paint::Bad),
+        Text::count(zombies, Paint::Warning),
+        last(sink.last_success_at),
+        last(sink.last_error_at),
+    ]
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sinks: Vec<SinkDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct SinkDocument<'a> {
+    sink: &'a str,
+    paused: bool,
+    pending: i64,
+    due: i64,
+    leased: i64,
+    expired: i64,
+    dead: i64,
+    parked_lanes: i64,
+    oldest_due_age_seconds: f64,
+    recent: Recent,
+    last_success_at: Option<String>,
+    last_error_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Recent {
+    dispatched: i64,
+    retryable: i64,
+    failed: i64,
+    zombie_requeue: i64,
+}
+
+impl<'a> From<&'a SinkStatus> for SinkDocument<'a> {
+    fn from(sink: &'a SinkStatus) -> Self {
+        let [dispatched, retryable, failed, zombie_requeue] = sink.recent;
+        Self {
+            sink: &sink.sink,
+            paused: sink.paused,
+            pending: sink.pending,
+            due: sink.due,
+            leased: sink.leased,
+            expired: sink.expired,
+            dead: sink.dead,
+            parked_lanes: sink.parked_lanes,
+            oldest_due_age_seconds: sink.oldest_due_age_seconds,
+            recent: Recent { dispatched, retryable, failed, zombie_requeue },
+            last_success_at: sink.last_success_at.map(humane::rfc3339),
+            last_error_at: sink.last_error_at.map(humane::rfc3339),
+        }
+    }
+}

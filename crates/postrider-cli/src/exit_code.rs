@@ -1,0 +1,82 @@
+//! What the process says when it ends: a number for scripts, a word for `--json`. Every failure of the library is
+//! given its number here, in one match; `docs/exit-codes.md` is the same table for people.
+
+use postrider::Error;
+
+/// How the process ends. Numbers and words are a contract: add, never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum ExitCode {
+    Ok = 0,
+    Failure = 1,
+    Usage = 2,
+    SchemaNotCurrent = 3,
+    NotFound = 4,
+    InvalidInput = 5,
+    Unreachable = 6,
+    Denied = 7,
+    /// 128 + SIGINT, as shells count.
+    Interrupted = 130,
+}
+
+/// Stands at the end of `postrider --help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+    0  done
+    1  unexpected failure
+    2  wrong usage: an option, the database URL or the schema name
+    3  the schema is missing or not current
+    4  no such message
+    5  invalid input: a message that breaks a rule
+    6  the database cannot be reached, or does not let us in
+    7  the role may not do this
+  130  interrupted";
+
+impl ExitCode {
+    /// The word in `{"error": {"code": …}}`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failure => "failure",
+            Self::Usage => "usage",
+            Self::SchemaNotCurrent => "schema_not_current",
+            Self::NotFound => "not_found",
+            Self::InvalidInput => "invalid_input",
+            Self::Unreachable => "unreachable",
+            Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The one table from the library's errors to exit codes and to what a person can do, where the error's own text
+    /// does not say so already.
+    pub(crate) fn of(error: &Error) -> (Self, Option<&'static str>) {
+        match error {
+            Error::InvalidMessage(_)
+            | Error::InvalidBatch { .. }
+            | Error::BatchTooLarge { .. }
+            | Error::Refused { .. } => (Self::InvalidInput, None),
+            Error::BadSchemaName { .. } => (Self::Usage, Some("give another name with --schema or POSTRIDER_SCHEMA")),
+            Error::BadUrl { .. } => (
+                Self::Usage,
+                Some("write it as postgres://user:password@host:5432/database (reserved characters as %XX)"),
+            ),
+            Error::SchemaMissing { .. } => {
+                (Self::SchemaNotCurrent, Some("is it in another schema or database? See --schema and --database-url"))
+            }
+            Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. } => (Self::SchemaNotCurrent, None),
+            Error::MigrationChanged { .. } => {
+                (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
+            }
+            Error::Connect { .. } => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
+            Error::Denied { .. } => (Self::Denied, None),
+            _ => (Self::Failure, None),
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}

@@ -1,0 +1,193 @@
+//! Durations, counts and times as people write and read them. Pure functions, called by the commands.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+const MS_PER_SECOND: u64 = 1_000;
+const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
+const MS_PER_HOUR: u64 = 60 * MS_PER_MINUTE;
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
+
+/// Reads `500ms`, `5s`, `5m`, `2h`, `1d`, and sums such as `1h30m`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration: write 500ms, 5s, 5m, 2h, 1d or 1h30m");
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    let mut total_ms: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit_ms = match &rest[..letters] {
+            "ms" => 1,
+            "s" => MS_PER_SECOND,
+            "m" => MS_PER_MINUTE,
+            "h" => MS_PER_HOUR,
+            "d" => MS_PER_DAY,
+            _ => return Err(wrong()),
+        };
+        rest = &rest[letters..];
+        total_ms = number
+            .checked_mul(unit_ms)
+            .and_then(|part| total_ms.checked_add(part))
+            .ok_or_else(|| format!("{text:?} is too long"))?;
+    }
+    Ok(Duration::from_millis(total_ms))
+}
+
+/// The two largest units: `850ms`, `12s`, `5m 12s`, `2h 05m`, `3d 4h`.
+pub(crate) fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{}ms", duration.as_millis()),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// One unit is enough for an age: `12s`, `5m`, `2h`, `3d`; `now` for less than a second, or for a clock that is behind.
+pub(crate) fn age(now: SystemTime, then: SystemTime) -> String {
+    let seconds = now.duration_since(then).unwrap_or_default().as_secs();
+    match seconds {
+        0 => "now".to_owned(),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// `12s ago`, `now`.
+pub(crate) fn ago(now: SystemTime, then: SystemTime) -> String {
+    match age(now, then).as_str() {
+        "now" => "now".to_owned(),
+        age => format!("{age} ago"),
+    }
+}
+
+/// `due now`, `due in 5m 00s`.
+pub(crate) fn due(now: SystemTime, due_at: SystemTime) -> String {
+    match due_at.duration_since(now) {
+        Ok(wait) if !wait.is_zero() => format!("due in {}", span(wait)),
+        _ => "due now".to_owned(),
+    }
+}
+
+/// Since a beginning, for a timeline: `+120ms`, `+1.20s`, `+5m 12s`.
+pub(crate) fn offset(start: SystemTime, then: SystemTime) -> String {
+    let since = then.duration_since(start).unwrap_or_default();
+    match since.as_millis() {
+        0..1_000 => format!("+{}ms", since.as_millis()),
+        1_000..60_000 => format!("+{}.{:02}s", since.as_secs(), since.subsec_millis() / 10),
+        _ => format!("+{}", span(since)),
+    }
+}
+
+/// `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 message`, `1,234 messages`.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// A size in bytes: `512 bytes`, `1.5 KiB`, `16.0 MiB`.
+pub(crate) fn size(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
+    let tenths = |unit: usize| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
+    match bytes {
+        1 => "1 byte".to_owned(),
+        ..KIB => format!("{bytes} bytes"),
+        KIB..MIB => format!("{} KiB", tenths(KIB)),
+        _ => format!("{} MiB", tenths(MIB)),
+    }
+}
+
+/// For programs: RFC 3339 with microseconds, which is what the database keeps.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    format_time(time, 6)
+}
+
+/// For people: RFC 3339 with milliseconds.
+pub(crate) fn clock(time: SystemTime) -> String {
+    format_time(time, 3)
+}
+
+fn format_time(time: SystemTime, digits: usize) -> String {
+    // PostgreSQL's times reach further than RFC 3339's years; the nearest time that can be written stands for them.
+    let timestamp = Timestamp::try_from(time).unwrap_or(if time < SystemTime::UNIX_EPOCH {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    });
+    format!("{timestamp:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        let cases = [("500ms", 500), ("5s", 5_000), ("5m", 300_000), ("2h", 7_200_000), ("1d", 86_400_000)];
+        for (text, ms) in cases {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_mins(90)));
+        for wrong in ["", "5", "5 s", "-5s", "1.5s", "5y", "s", "m5", "5\u{b5}s", "99999999999999999999s"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong:?} was accepted");
+        }
+        assert!(parse_duration("9999999999999999999d").unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn spans_show_two_units() {
+        let cases =
+            [(850, "850ms"), (12_000, "12s"), (312_000, "5m 12s"), (7_500_000, "2h 05m"), (273_600_000, "3d 4h")];
+        for (ms, text) in cases {
+            assert_eq!(span(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn offsets_are_exact_where_it_matters() {
+        let start = SystemTime::UNIX_EPOCH;
+        for (ms, text) in [(0, "+0ms"), (120, "+120ms"), (1_204, "+1.20s"), (59_999, "+59.99s"), (60_000, "+1m 00s")] {
+            assert_eq!(offset(start, start + Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(counted(1, "message"), "1 message");
+        assert_eq!(size(1_536), "1.5 KiB");
+        assert_eq!(size(16 * 1024 * 1024), "16.0 MiB");
+    }
+
+    #[test]
+    fn times_have_a_fixed_precision() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
+        assert_eq!(rfc3339(time), "1970-01-01T00:00:01.500000Z");
+        assert_eq!(clock(time), "1970-01-01T00:00:01.500Z");
+    }
+}

@@ -1,0 +1,54 @@
+//! Help texts and the documentation of exit codes.
+
+use std::fs;
+
+use crate::support::{command, finish};
+
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("postrider", &[]),
+    ("migrate", &["migrate"]),
+    ("migrate_up", &["migrate", "up"]),
+    ("migrate_status", &["migrate", "status"]),
+    ("migrate_print", &["migrate", "print"]),
+    ("migrate_roles", &["migrate", "roles"]),
+    ("enqueue", &["enqueue"]),
+    ("status", &["status"]),
+    ("list", &["list"]),
+    ("show", &["show"]),
+];
+
+#[test]
+fn every_command_has_a_help_text_of_eighty_columns() {
+    for (name, words) in COMMANDS {
+        let mut command = command(&[words, &["--help"][..]].concat());
+        command.env("DATABASE_URL", "postgres://user:hunter2@localhost/app");
+        let help = finish(command, b"").ok();
+        assert!(!help.contains("hunter2"), "{name} shows the password");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+        insta::assert_snapshot!(format!("help_{name}"), help);
+    }
+}
+
+#[test]
+fn version_and_bare_call() {
+    assert_eq!(finish(command(&["--version"]), b"").ok(), format!("postrider {}\n", env!("CARGO_PKG_VERSION")));
+    let bare = finish(command(&[]), b"");
+    assert_eq!((bare.code, bare.stdout.as_str()), (2, ""));
+    assert!(bare.stderr.contains("Usage: postrider"), "{}", bare.stderr);
+}
+
+#[test]
+fn the_page_on_exit_codes_lists_what_the_help_lists() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exit-codes.md")).unwrap();
+    let help = finish(command(&["--help"]), b"").ok();
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    let mut seen = 0;
+    for line in codes.lines() {
+        let (code, _) = line.trim().split_once(' ').unwrap();
+        assert!(page.contains(&format!("\n| {code} | `")), "exit code {code} is not in docs/exit-codes.md");
+        seen += 1;
+    }
+    assert_eq!(page.matches("\n| ").count() - 1, seen, "docs/exit-codes.md lists other codes than --help");
+}

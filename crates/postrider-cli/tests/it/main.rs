@@ -1,0 +1,12 @@
+//! The real binary against real databases: what it prints, what it writes, how it ends.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod support;
+
+mod enqueue;
+mod errors;
+mod help;
+mod inspect;
+mod migrate;
+mod ndjson;

@@ -1,0 +1,74 @@
+//! `postrider migrate`.
+
+use postrider_testkit::Cluster;
+
+use crate::support::{command, filters, finish, run, sql};
+
+#[tokio::test]
+async fn up_brings_an_empty_database_to_this_build() {
+    let database = Cluster::start().await.empty_database().await;
+    let missing = run(&database, &["migrate", "status"]);
+    assert_eq!(missing.code, 3);
+    insta::assert_snapshot!(missing.stdout);
+    let document = run(&database, &["migrate", "status", "--json"]);
+    assert_eq!(document.code, 3);
+    let document: serde_json::Value = serde_json::from_str(&document.stdout).unwrap();
+    assert_eq!((&document["current"], &document["state"]), (&false.into(), &"missing".into()));
+
+    insta::assert_snapshot!(run(&database, &["migrate", "up"]).ok());
+    insta::assert_snapshot!(run(&database, &["migrate", "up"]).ok());
+    let again = run(&database, &["--json", "migrate", "up"]).json();
+    assert_eq!(again, serde_json::json!({"schema": "outbox", "migrations_applied": [], "functions_replaced": false}));
+
+    let _bound = filters().bind_to_scope();
+    insta::assert_snapshot!(run(&database, &["migrate", "status"]).ok());
+    let current = run(&database, &["migrate", "status", "--json"]).json();
+    assert_eq!((&current["current"], &current["functions_current"]), (&true.into(), &true.into()));
+    assert!(current["migrations"][0]["applied_at"].as_str().unwrap().ends_with('Z'), "{current}");
+}
+
+#[tokio::test]
+async fn replaced_functions_and_newer_schemas_are_seen() {
+    let database = postrider_testkit::database().await;
+    sql(&database, "update outbox.setting set functions_hash = 'another'").await;
+    let pending = run(&database, &["migrate", "status"]);
+    assert_eq!(pending.code, 3);
+    assert!(pending.stdout.contains("functions  to be replaced"), "{}", pending.stdout);
+    assert_eq!(run(&database, &["migrate", "up"]).ok(), "replaced functions and views\nschema outbox is now current\n");
+
+    sql(&database, "insert into outbox.migration (version, name, checksum) values (99, 'later', 'x')").await;
+    let newer = run(&database, &["migrate", "status"]);
+    assert_eq!(newer.code, 3);
+    assert!(newer.stdout.contains("made by a newer postrider"), "{}", newer.stdout);
+    let refused = run(&database, &["migrate", "up"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr.contains("use a newer postrider"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn roles_are_made_and_a_producer_may_only_enqueue() {
+    let database = Cluster::start().await.database().await;
+    insta::assert_snapshot!(run(&database, &["migrate", "roles"]).ok());
+    let other = run(&database, &["migrate", "roles", "--prefix", "shop", "--json"]).json();
+    assert_eq!(other["roles"]["producer"], "shop_producer");
+    assert!(run(&database, &["migrate", "status"]).ok().contains("shop_owner, _producer"));
+
+    sql(&database, "create role web_app login in role shop_producer").await;
+    let url = database.url_as("web_app");
+    crate::support::run_at(&url, &["enqueue", "--topic", "t", "--payload", "1"]).ok();
+    let denied = crate::support::run_at(&url, &["list"]);
+    assert_eq!((denied.code, denied.stdout.as_str()), (7, ""));
+    assert!(denied.stderr.starts_with("error: permission denied"), "{}", denied.stderr);
+}
+
+#[tokio::test]
+async fn the_printed_script_makes_the_schema() {
+    let script = finish(command(&["migrate", "print", "--schema", "events"]), b"").ok();
+    let database = Cluster::start().await.empty_database().await;
+    sql(&database, &script).await;
+    let status = run(&database, &["migrate", "status", "--schema", "events"]);
+    assert_eq!(status.code, 0, "{}", status.stdout);
+    run(&database, &["enqueue", "--schema", "events", "--topic", "t", "--payload", "1"]).ok();
+    let document = finish(command(&["migrate", "print", "--json"]), b"").json();
+    assert!(document["sql"].as_str().unwrap().starts_with("begin;"));
+}

@@ -1,0 +1,102 @@
+//! Runs the binary, and takes out of its output what differs from run to run.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use postrider_testkit::{Database, psql};
+use serde_json::Value;
+
+/// What the binary left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
+        self.stdout
+    }
+
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        let stdout = self.ok();
+        assert_eq!(stdout.matches('\n').count(), 1, "one document, one line: {stdout}");
+        serde_json::from_str(&stdout).unwrap()
+    }
+
+    /// The error document of `--json`.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        assert_eq!(self.stdout, "", "a failure prints nothing to stdout");
+        let document: Value = serde_json::from_str(&self.stderr).unwrap();
+        document.get("error").unwrap().clone()
+    }
+}
+
+/// The binary without any of our environment.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    for variable in ["DATABASE_URL", "POSTRIDER_SCHEMA", "NO_COLOR", "COLUMNS", "CLICOLOR_FORCE"] {
+        command.env_remove(variable);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn finish(mut command: Command, input: &[u8]) -> Ran {
+    if !input.is_empty() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdin = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // A run that fails early closes its end; what it says tells why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output().unwrap()
+    });
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs against a URL.
+pub(crate) fn run_at(url: &str, args: &[&str]) -> Ran {
+    let mut command = command(args);
+    command.env("DATABASE_URL", url);
+    finish(command, b"")
+}
+
+pub(crate) fn run(database: &Database, args: &[&str]) -> Ran {
+    run_at(&database.url(), args)
+}
+
+pub(crate) fn run_with_input(database: &Database, args: &[&str], input: &str) -> Ran {
+    let mut command = command(args);
+    command.env("DATABASE_URL", database.url());
+    finish(command, input.as_bytes())
+}
+
+/// The answer of a query, as psql prints it.
+pub(crate) async fn sql(database: &Database, query: &str) -> String {
+    let output = psql(database, query).await;
+    assert!(output.status.success(), "{}", output.stderr);
+    output.stdout.trim_end().to_owned()
+}
+
+/// Ids and times differ from run to run; the same number of characters takes their place.
+pub(crate) fn filters() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(
+        "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}",
+        "<the id of the message, a UUIDv7>...",
+    );
+    settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "<time>");
+    settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \((now|\d+s ago)\)", "<time> (<ago>)");
+    settings
+}
