@@ -1,1 +1,162 @@
-//! ...
+//! What a message costs, in figures that do not depend on the machine: round trips, write-ahead log bytes and HOT
+//! updates. Measured in the steady state: pages already in the log since the last checkpoint, so without full-page
+//! images.
+
+use std::time::Duration;
+
+use postrider::{Claim, Completion, Message, Outbox, Outcome, PostgresStore, Schema, Store};
+use postrider_testkit::{Cluster, WireCounter};
+use tokio_postgres::Client;
+
+use crate::support::{fresh, number};
+
+const BATCH: i32 = 1000;
+/// Most WAL bytes of claim and complete together, a message.
+const DRAIN_WAL_BYTES: i64 = 550;
+/// Most WAL bytes of an enqueue, a message.
+const ENQUEUE_WAL_BYTES: i64 = 900;
+
+/// Proves H5, H2: two round trips claim and finish a batch of any size; one enqueues it.
+#[tokio::test]
+async fn two_round_trips_for_a_batch_of_any_size() {
+    let (database, mut client) = fresh().await;
+    let wire = WireCounter::start(database.cluster().port()).await;
+    let store = PostgresStore::connect(&wire.url(&database), Schema::default()).await.unwrap();
+    let outbox = Outbox::default();
+    for batch in [1_u32, 100, 1000, 5000] {
+        let messages: Vec<Message> = (0..batch).map(|n| Message::json("t", &n).unwrap()).collect();
+        let tx = client.transaction().await.unwrap();
+        outbox.enqueue_many(&tx, &messages).await.unwrap();
+        tx.commit().await.unwrap();
+
+        // The pool's own connection is there already; what is counted is the work.
+        wire.reset();
+        let held = store.claim(&Claim { batch_size: batch, ..Claim::new("w") }).await.unwrap();
+        assert_eq!((held.len(), wire.round_trips()), (batch as usize, 1), "claim of {batch}");
+        let completions: Vec<Completion> = held
+            .iter()
+            .enumerate()
+            .map(|(n, held)| match n % 10 {
+                9 => Completion::new(held, Outcome::Retryable { retry_after: Duration::from_hours(1), failure: postrider::Failure::default() }),
+                _ => Completion::new(held, Outcome::Dispatched),
+            })
+            .collect();
+        assert_eq!(store.complete("w", &completions).await.unwrap().len(), batch as usize);
+        assert_eq!(wire.round_trips(), 2, "claim and complete of {batch}");
+    }
+}
+
+/// An enqueue inside a caller's transaction is one round trip, for one message or a thousand.
+#[tokio::test]
+async fn one_round_trip_to_enqueue() {
+    let (database, _client) = fresh().await;
+    let wire = WireCounter::start(database.cluster().port()).await;
+    let (mut client, connection) = tokio_postgres::connect(&wire.url(&database), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let outbox = Outbox::default();
+    let tx = client.transaction().await.unwrap();
+    for batch in [1, 1000] {
+        let messages: Vec<Message> = (0..batch).map(|n| Message::json("t", &n).unwrap().lane("a").dedupe_key(format!("{batch}/{n}"))).collect();
+        wire.reset();
+        outbox.enqueue_many(&tx, &messages).await.unwrap();
+        assert_eq!(wire.round_trips(), 1);
+    }
+}
+
+async fn wal_position(client: &Client) -> i64 {
+    number(client, "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").await
+}
+
+/// Enqueues a batch with a 200-byte payload.
+async fn enqueue_batch(client: &Client, lanes: i32) {
+    let lane = if lanes == 0 { "null::text".to_owned() } else { format!("'lane-' || i % {lanes}") };
+    let sql = format!(
+        "select count(*) from (select array_agg({lane} order by i) as lane from generate_series(1, {BATCH}) i) l, \
+         outbox.enqueue_many(topic => array_fill('order.placed'::text, array[{BATCH}]), \
+         payload => array_fill(jsonb_build_object('data', repeat('x', 180)), array[{BATCH}]), lane => l.lane)"
+    );
+    assert_eq!(number(client, &sql).await, i64::from(BATCH));
+}
+
+async fn drain_batch(client: &Client) {
+    let sql = format!(
+        "select outbox.mark_delivered(max(lease_token::text)::uuid, array_agg(message_id)) \
+         from outbox.claim('relay-host-12345', {BATCH}, 60)"
+    );
+    assert_eq!(number(client, &sql).await, i64::from(BATCH));
+}
+
+/// WAL bytes a message for enqueue and for claim + complete, and the share of HOT updates, over several batches.
+async fn measure(lanes: i32) -> (i64, i64, i64, i64) {
+    const BATCHES: i64 = 10;
+    let cluster = Cluster::start_with(&[
+        ("autovacuum", "off"),
+        ("checkpoint_timeout", "1h"),
+        ("max_wal_size", "8GB"),
+        ("full_page_writes", "off"),
+        ("wal_level", "replica"),
+    ])
+    .await;
+    let database = cluster.database().await;
+    let client = database.connect().await;
+    // A few rounds first: pages exist and have their shape.
+    for _ in 0..3 {
+        enqueue_batch(&client, lanes).await;
+        drain_batch(&client).await;
+    }
+    let before = wal_position(&client).await;
+    for _ in 0..BATCHES {
+        enqueue_batch(&client, lanes).await;
+    }
+    let enqueued = wal_position(&client).await;
+    let updates = "select sum(n_tup_upd) from pg_stat_user_tables where relname = 'delivery'";
+    let hot = "select sum(n_tup_hot_upd) from pg_stat_user_tables where relname = 'delivery'";
+    let (updates_before, hot_before) = settled(&database, updates, hot, 3 * i64::from(BATCH)).await;
+    for _ in 0..BATCHES {
+        drain_batch(&client).await;
+    }
+    let drained = wal_position(&client).await;
+    let total = updates_before + BATCHES * i64::from(BATCH);
+    let (updates_after, hot_after) = settled(&database, updates, hot, total).await;
+    let messages = BATCHES * i64::from(BATCH);
+    (
+        (enqueued - before) / messages,
+        (drained - enqueued) / messages,
+        updates_after - updates_before,
+        hot_after - hot_before,
+    )
+}
+
+/// Statistics arrive a moment after the transaction: waits until the expected number of updates is there.
+async fn settled(database: &postrider_testkit::Database, updates: &str, hot: &str, expected: i64) -> (i64, i64) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let client = database.connect().await;
+        let seen = number(&client, updates).await;
+        if seen >= expected {
+            return (seen, number(&client, hot).await);
+        }
+        assert!(std::time::Instant::now() < deadline, "statistics show {seen} updates, not {expected}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Messages without a lane: WAL bytes and HOT updates within the promise.
+#[tokio::test]
+async fn wal_bytes_without_lanes() {
+    let (enqueue, drain, updates, hot) = measure(0).await;
+    println!("without lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT");
+    assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
+    assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
+    assert_eq!(hot, updates, "every claim is a HOT update");
+}
+
+/// Messages in a hundred lanes: the same promise.
+#[tokio::test]
+async fn wal_bytes_with_lanes() {
+    let (enqueue, drain, updates, hot) = measure(100).await;
+    println!("in lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT");
+    assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
+    assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
+    assert_eq!(hot, updates, "every claim is a HOT update");
+}

@@ -237,3 +237,22 @@ async fn one_at_a_time_takes_turns() {
     }
     assert_eq!(turns, [false, true].repeat(5));
 }
+
+/// The hop limit does not starve lanes behind a lane that is free at the limit.
+#[tokio::test]
+async fn a_free_lane_at_the_hop_limit_does_not_hide_the_next() {
+    let (_database, client) = fresh().await;
+    for lane in ["a", "b"] {
+        enqueue(&client, "t", &format!(", lane => '{lane}', delay_seconds => 3600")).await;
+    }
+    for lane in ["c", "d"] {
+        enqueue_lane(&client, lane, 10).await;
+    }
+    let mut seen = HashSet::new();
+    for _ in 0..4 {
+        let held = claim_with(&client, "w", 10, ", lane_run => 2, hop_limit => 3").await;
+        mark_delivered(&client, &held).await;
+        seen.extend(held.into_iter().filter_map(|held| held.lane));
+    }
+    assert_eq!(seen, HashSet::from(["c".to_owned(), "d".to_owned()]));
+}

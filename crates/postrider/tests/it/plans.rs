@@ -66,6 +66,8 @@ async fn assert_intended_indexes(client: &Client, when: &str) {
 
 /// Pages that a claim of 100 touches: the median of several, each of which is delivered before the next.
 async fn pages(client: &Client, arguments: &str) -> i64 {
+    let vacuum = "vacuum (freeze, index_cleanup on) outbox.delivery";
+    client.batch_execute(vacuum).await.unwrap();
     let mut counts = Vec::new();
     for n in 0..=CLAIMS {
         let sql =
@@ -80,8 +82,8 @@ async fn pages(client: &Client, arguments: &str) -> i64 {
         }
         let deliver = "select outbox.mark_delivered(lease_token, array_agg(message_id)) from outbox.in_flight group by lease_token";
         client.query(deliver, &[]).await.unwrap();
-        // What was just delivered leaves dead index entries until somebody passes by; that is not what is measured.
-        client.batch_execute("vacuum (index_cleanup on) outbox.delivery").await.unwrap();
+        // Not measured here: dead index entries of what was just delivered, and whether vacuum has been around.
+        client.batch_execute(vacuum).await.unwrap();
     }
     counts.sort_unstable();
     counts[CLAIMS / 2]
@@ -153,11 +155,11 @@ async fn heavy_history_costs_nothing() {
     assert_within_a_tenth("a million delivered", before, pages(&client, "").await);
 }
 
-/// Proves H3: a million deliveries not yet due, at mixed priorities, are not walked over.
+/// Proves H3: a million deliveries not yet due, most at higher priorities than what is due, are not walked over.
 #[tokio::test]
 async fn heavy_not_yet_due_costs_nothing() {
     let (_database, client) = quiet().await;
-    load(&client, BASE, "null", "null", "null::int8", "now()", "i % 10").await;
+    load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
     let before = pages(&client, "").await;
     load(&client, MILLION, "null", "null", "null::int8", "now() + interval '1 hour'", "i % 10").await;
     assert_within_a_tenth("a million not yet due", before, pages(&client, "").await);

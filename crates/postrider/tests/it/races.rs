@@ -424,3 +424,72 @@ async fn renew_against_takeover() {
     end(&second, "commit").await;
     assert_eq!(number(&client, "select count(*) from outbox.in_flight where claimed_by = 'w2'").await, 1);
 }
+
+/// A replay that waits for a completion: attempt numbers go on after what was just recorded, and what just died stays
+/// dead.
+#[tokio::test]
+async fn replay_against_complete() {
+    for (state, replayed) in [("DISPATCHED", 1), ("FAILED", 0)] {
+        let (database, client) = fresh().await;
+        let id = enqueue(&client, "t", "").await;
+        let held = claim(&client, "w", 1).await.remove(0);
+        begin(&client).await;
+        complete(&client, "w", &held, state).await.unwrap();
+        let replay = in_background(database.connect().await, format!("select outbox.replay(array['{id}'::uuid])"));
+        until_blocked(&client, 1).await;
+        end(&client, "commit").await;
+        assert_eq!(replay.await.unwrap(), Ok(replayed), "after {state}");
+        let again: Vec<i32> = claim(&client, "w", 1).await.iter().map(|held| held.attempt_no).collect();
+        assert_eq!(again, if replayed == 1 { vec![2] } else { vec![] });
+        assert_eq!(number(&client, "select dead + leased from outbox.status").await, 1);
+    }
+}
+
+/// A skipped head that is redriven, and a delivered one that is replayed, while a claim of the lane is not committed
+/// yet: they wait until that claim's leases are over.
+#[tokio::test]
+async fn redrive_and_replay_against_an_uncommitted_claim() {
+    let (database, client) = fresh().await;
+    let operator = impatient(&database).await;
+    client.batch_execute("select outbox.configure_sink('default', on_dead => 'skip')").await.unwrap();
+    enqueue_lanes(&client, 1, 5).await;
+    let held = claim(&client, "w", 2).await;
+    complete(&client, "w", &held[0], "FAILED").await.unwrap();
+    complete(&client, "w", &held[1], "DISPATCHED").await.unwrap();
+    begin(&client).await;
+    let in_flight = claim(&client, "w", 3).await;
+    assert_eq!(in_flight.iter().filter_map(|held| held.sequence).collect::<Vec<_>>(), [3, 4, 5]);
+    assert_eq!(number(&operator, "select outbox.redrive(all_dead => true)").await, 1);
+    assert_eq!(number(&operator, &format!("select outbox.replay(array['{}'::uuid])", held[1].id)).await, 1);
+    end(&client, "commit").await;
+    assert_eq!(claim(&operator, "w2", 10).await, [], "3, 4 and 5 are in another hand");
+    mark_delivered(&client, &in_flight).await;
+    let numbers: Vec<_> = claim(&operator, "w2", 10).await.iter().filter_map(|held| held.sequence).collect();
+    assert_eq!(numbers, [1, 2]);
+}
+
+/// A number that was claimed and handed back between the claim's snapshot and its lock is left for the next claim: it
+/// changed, though its attempt number is the same. Played out by holding the row's lock while it changes.
+#[tokio::test]
+async fn a_head_that_changed_underway_is_left_alone() {
+    let (database, client) = fresh().await;
+    let other = database.connect().await;
+    enqueue_lanes(&client, 1, 3).await;
+    let held = claim(&client, "w", 3).await;
+    begin(&client).await;
+    client.query("select outbox.release($1, array[$2::uuid])", &[&held[0].token, &held[0].id]).await.unwrap();
+    assert_eq!(claim(&other, "w2", 10).await, [], "the release is not committed");
+    end(&client, "commit").await;
+    assert_eq!(claim(&other, "w2", 10).await, [], "2 and 3 are still in the first hand");
+}
+
+/// Replay and prune look again after they have waited for a lock, so they refuse an isolation that cannot look again.
+#[tokio::test]
+async fn replay_and_prune_refuse_a_stale_snapshot() {
+    let (_database, client) = fresh().await;
+    for call in ["select outbox.replay('{}'::uuid[])", "select outbox.prune()"] {
+        client.batch_execute("begin isolation level repeatable read").await.unwrap();
+        assert_eq!(sqlstate(&client.query(call, &[]).await.unwrap_err()), "25001");
+        client.batch_execute("rollback").await.unwrap();
+    }
+}

@@ -8,8 +8,8 @@
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
 -- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves. The
--- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, then the lane): only a hint where
--- to look first, forgotten with the session.
+-- session remembers it in a custom setting, one for each sink (`+` or `-` for whose turn the odd one is, the tenant,
+-- `/`, the lane): only a hint where to look first, forgotten with the session.
 create or replace function :"schema".claim(
     worker_id      text,
     batch_size     integer,
@@ -19,7 +19,7 @@ create or replace function :"schema".claim(
     tenant_id      uuid        default null,
     lane_run       integer     default 100,
     due_from       timestamptz default '-infinity',
-    hop_limit      integer     default 10000
+    hop_limit      integer     default 2000
 )
     returns setof :"schema".claimed
     language plpgsql security definer
@@ -40,6 +40,9 @@ declare
     v_lanes_wait  boolean;
     v_cursor      text;
     v_memory      text;
+    v_turn        integer;
+    v_tenant      text;
+    v_start_lane  text;
     v_lanes       record;
     v_places      tid[];
     v_tails       bigint[];
@@ -69,24 +72,27 @@ begin
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more.
-    v_cursor := 'postrider.cursor_'
-        || md5(schema_name() || '/' || claim.sink || '/' || coalesce(claim.tenant_id::text, ''));
+    v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(schema_name() || '/' || claim.sink, 0));
     v_memory := coalesce(current_setting(v_cursor, true), '');
+    v_turn := case when v_memory like '-%' then 0 else 1 end;
+    v_tenant := coalesce(claim.tenant_id::text, '') || '/';
+    v_start_lane := case when starts_with(substr(v_memory, 2), v_tenant)
+                         then substr(v_memory, 2 + length(v_tenant)) else '' end;
     v_half := claim.batch_size;
     -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
     v_lanes_wait := exists (select from delivery d
-                            where d.sink = claim.sink and d.lane > substr(v_memory, 2) and d.lane is not null)
+                            where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null)
         or exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
     if v_lanes_wait then
-        v_half := (claim.batch_size + case when v_memory like '-%' then 0 else 1 end) / 2;
+        v_half := (claim.batch_size + v_turn) / 2;
     end if;
     select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
     into v_places, v_unsettled
     from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.max_attempts, claim.due_from) d;
     if v_lanes_wait then
         v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - coalesce(cardinality(v_places), 0), v_now,
-            claim.max_attempts, claim.lane_run, substr(v_memory, 2), claim.hop_limit);
-        perform set_config(v_cursor, case when v_memory like '-%' then '+' else '-' end || v_lanes.last_lane, false);
+            claim.max_attempts, claim.lane_run, v_start_lane, claim.hop_limit);
+        perform set_config(v_cursor, case v_turn when 1 then '-' else '+' end || v_tenant || v_lanes.last_lane, false);
         if coalesce(cardinality(v_places), 0) = v_half and v_half + cardinality(v_lanes.places) < claim.batch_size then
             select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
             into v_places, v_unsettled
@@ -110,7 +116,8 @@ begin
             claimed_at = v_now, lease_expires_at = v_now + claim.lease_seconds * interval '1 second',
             lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
         from unnest(v_places, v_tails) i (place, lane_tail)
-        where d.ctid = i.place
+        where d.ctid = i.place and d.sink = claim.sink and d.due_at <= v_now
+          and (d.lease_expires_at is null or d.lease_expires_at <= v_now)
         returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
                   d.claimed_at, d.lease_expires_at
     )

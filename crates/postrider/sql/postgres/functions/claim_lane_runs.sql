@@ -6,15 +6,16 @@
 --   are looked at; the caller goes on from the last one.
 -- A lane is free when its lowest number is due, unleased (or its lease has ended), and no lease lives on the numbers
 -- handed out together with it (lane_tail): a lane is in one hand at a time.
--- Lock, then check: a row that changed since this statement began is not taken (attempt_no tells), and neither is
+-- Lock, then check: a row that changed since this statement began is not taken (its xmin tells), and neither is
 -- anything behind it in its lane.
 -- Returns what claim_due returns, and the lane with the last number picked from it. Zero rows: every lane up to
--- `up_to_lane` was looked at and none is free. A row with place null: the hop limit was reached at this lane.
+-- `up_to_lane` was looked at and none is free. at_limit: the hop limit was reached at this lane (place is null if it
+-- is not free).
 create or replace function :"schema".claim_lane_runs(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
-    returns table (place tid, unsettled_id uuid, lane text, lane_tail bigint)
+    returns table (place tid, unsettled_id uuid, lane text, lane_tail bigint, at_limit boolean)
     language plpgsql
     rows 100
     set search_path = pg_catalog, :"schema", pg_temp
@@ -65,7 +66,7 @@ begin
         where l.hops < claim_lane_runs.hop_limit
           and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
     )
-    select r.place, r.unsettled_id, l.lane, r.lane_tail
+    select r.place, r.unsettled_id, l.lane, r.lane_tail, l.hops = claim_lane_runs.hop_limit
     from hop l
     left join lateral (
         select k.place, k.unsettled_id, max(k.sequence_id) over () as lane_tail
@@ -76,38 +77,37 @@ begin
                        case when d.lease_token is not null or p.one_exhausted then d.message_id end as unsettled_id,
                        d.sequence_id, p.nth
                 from (
-                    select w.place, w.attempt_no, row_number() over low_to_high as nth,
-                           bool_and(w.free) over low_to_high as all_free,
-                           bool_or(w.exhausted) over low_to_high as one_exhausted,
-                           bool_or(w.busy) over low_to_high as one_busy
+                    select w.place, w.version, w.nth,
+                           bool_and(w.free and not (w.nth = 1 and w.lane_tail > w.sequence_id and exists (
+                               select from delivery t
+                               where t.sink = claim_lane_runs.sink and t.lane = l.lane and t.lane is not null
+                                 and t.sequence_id > w.sequence_id and t.sequence_id <= w.lane_tail
+                                 and t.lease_expires_at > claim_lane_runs.at_time))) over low_to_high as all_free,
+                           bool_or(w.exhausted) over low_to_high as one_exhausted
                     from (
-                        select d.ctid as place, d.sequence_id, d.attempt_no,
+                        select d.ctid as place, d.sequence_id, d.xmin as version, d.lane_tail,
+                               row_number() over (order by d.sequence_id) as nth,
                                d.due_at <= claim_lane_runs.at_time
                                and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                                and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free,
-                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted,
-                               d.lane_tail > d.sequence_id and exists (
-                                   select from delivery t
-                                   where t.sink = d.sink and t.lane = d.lane and t.lane is not null
-                                     and t.sequence_id > d.sequence_id and t.sequence_id <= d.lane_tail
-                                     and t.lease_expires_at > claim_lane_runs.at_time) as busy
+                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted
                         from delivery d
-                        where d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+                        where l.open and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
                         order by d.sequence_id
                         limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
                     ) w
                     window low_to_high as (order by w.sequence_id)
                 ) p
                 join delivery d on d.ctid = p.place
-                where p.all_free and p.one_busy is not true and (p.nth = 1 or not p.one_exhausted)
-                  and d.attempt_no = p.attempt_no and d.due_at <= claim_lane_runs.at_time
+                where p.all_free and (p.nth = 1 or not p.one_exhausted)
+                  and d.xmin = p.version and d.due_at <= claim_lane_runs.at_time
                   and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                 order by p.nth
                 for update of d skip locked
             ) o
         ) k
         where k.locked_nth = k.nth
-    ) r on l.open
+    ) r on true
     where r.place is not null or l.hops = claim_lane_runs.hop_limit
     limit claim_lane_runs.room;
 end

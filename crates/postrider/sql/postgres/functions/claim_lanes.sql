@@ -26,7 +26,7 @@ begin
                array_agg(r.lane_tail) filter (where r.place is not null) as tails,
                array_agg(r.unsettled_id) filter (where r.unsettled_id is not null) as unsettled_ids,
                max(r.lane) as last_lane,
-               bool_or(r.place is null) as hop_limited
+               bool_or(r.at_limit) as hop_limited
         into v_run
         from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
                              case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,

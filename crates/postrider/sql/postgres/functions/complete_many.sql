@@ -45,13 +45,13 @@ begin
         raise exception 'the arrays given to complete_many differ in length (message_id has %)', v_count
             using errcode = '22023';
     end if;
-    select o.message_id, r.reason into v_bad
+    select o.message_id, o.state, r.reason into v_bad
     from unnest(complete_many.message_id, complete_many.state, complete_many.retry_after_seconds,
                 complete_many.latency_ms)
          as o (message_id, state, retry_after_seconds, latency_ms)
     cross join lateral (values
         (o.state is null or o.state not in ('DISPATCHED', 'RETRYABLE', 'FAILED'),
-            format('unknown state %L: it must be DISPATCHED, RETRYABLE or FAILED', o.state)),
+            'unknown state: it must be DISPATCHED, RETRYABLE or FAILED'),
         (not (o.retry_after_seconds >= 0 and o.retry_after_seconds <= 3155760000),
             'retry_after_seconds must be between 0 and 3155760000 (100 years)'),
         (o.latency_ms < 0, 'latency_ms must not be negative')
@@ -59,14 +59,15 @@ begin
     where r.broken
     limit 1;
     if found then
-        raise exception 'message %: %', v_bad.message_id, v_bad.reason using errcode = '22023';
+        raise exception 'message %: %', v_bad.message_id, v_bad.reason
+            using errcode = '22023', detail = format('The state given is %L.', v_bad.state);
     end if;
     -- Every call takes its rows in id order: a mixed batch locks all of them first, a delivered one deletes in order.
     if exists (select from unnest(complete_many.state) o (state) where o.state <> 'DISPATCHED') then
         perform from (
             select from unnest(complete_many.message_id, complete_many.lease_token) o (message_id, lease_token)
             join delivery d on d.message_id = o.message_id and d.lease_token = o.lease_token
-            order by d.message_id, d.sink
+            order by d.message_id, d.lease_token
             for update of d
         ) locked;
 
@@ -128,7 +129,7 @@ begin
                         complete_many.reference, complete_many.code, complete_many.latency_ms)
                  as o (message_id, lease_token, state, reference, code, latency_ms)
             where o.state = 'DISPATCHED'
-            order by o.message_id
+            order by o.message_id, o.lease_token
         ),
         gone as (
             delete from delivery d using outcome o

@@ -5,6 +5,9 @@ create or replace function :"schema".discard(message_ids uuid[], sink text defau
     returns integer
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -14,10 +17,12 @@ begin
         raise exception 'message_ids must not be null' using errcode = '22023';
     end if;
     with chosen as materialized (
-        select l.message_id, l.sink, l.parked from dead_letter l
-        where l.message_id = any (discard.message_ids) and (discard.sink is null or l.sink = discard.sink)
+        select l.message_id, l.sink, l.parked
+        from (select distinct i.id from unnest(discard.message_ids) i (id)) i
+        join dead_letter l on l.message_id = i.id
+        where discard.sink is null or l.sink = discard.sink
         order by l.message_id, l.sink
-        for update
+        for update of l
     ),
     given_up as (
         delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink

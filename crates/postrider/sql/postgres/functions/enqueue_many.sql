@@ -86,7 +86,7 @@ begin
             then array['dedupe_key does not belong to the tenant', 'Begin it with the tenant id in lower case and "/".']
         when i.priority not between -100 and 100
             then array['priority must be between -100 and 100', 'Higher goes first; 0 is the default.']
-        when jsonb_typeof(i.headers) <> 'object' or jsonb_path_exists(i.headers, '$.* ? (@.type() != "string")')
+        when jsonb_typeof(i.headers) <> 'object' or jsonb_path_exists(i.headers, 'strict $.* ? (@.type() != "string")')
             then array['headers must be a JSON object whose values are strings', 'For example {"traceparent": "00-…"}.']
         when pg_column_size(i.headers) > 65536
             then array['headers are larger than 64 KiB', 'Put content into the payload.']

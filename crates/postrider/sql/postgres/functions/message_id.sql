@@ -7,8 +7,9 @@ create or replace function :"schema".message_id_floor(written_at timestamptz)
     language sql immutable parallel safe
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select (lpad(to_hex(((date_part('epoch', written_at) * 1e6)::bigint / 1000) << 16), 16, '0')
-        || '0000000000000000')::uuid
+    select (lpad(to_hex((t.micros / 1000) << 16), 16, '0') || '0000000000000000')::uuid
+    -- Times before 1970 or after the year 6429 have no UUIDv7: the first and the last stand for them.
+    from (select least(greatest(date_part('epoch', written_at) * 1e6, 0), 140737488355327000)::bigint as micros) t
 $$;
 comment on function :"schema".message_id_floor(timestamptz) is 'The lowest id of a message written at or after this time.';
 

@@ -4,7 +4,8 @@
 -- Makes the partitions for now and the next `ahead` widths (default: setting.partitions_ahead). Returns how many pairs
 -- are new. A range that already has rows in the default partition is left to it.
 -- Locks: ATTACH takes SHARE UPDATE EXCLUSIVE on the parent, which blocks neither producers nor relays, and ACCESS
--- EXCLUSIVE on the (empty) default partition. An advisory lock lets one caller in; others return 0.
+-- EXCLUSIVE on the (empty) default partition, for which it waits setting.prune_lock_wait at most. An advisory lock lets
+-- one caller in; others return 0.
 create or replace function :"schema".make_partitions(ahead integer default null)
     returns integer
     language plpgsql security definer
@@ -17,9 +18,11 @@ declare
     v_first    bigint;
     v_from     timestamptz;
     v_to       timestamptz;
+    v_covered  timestamptz;
     v_name     text;
     v_parent   text;
     v_made     integer := 0;
+    v_lock_timeout text := current_setting('lock_timeout');
 begin
     select * into v_setting from setting;
     if make_partitions.ahead not between 0 and 1000 then
@@ -30,27 +33,37 @@ begin
     end if;
     v_width := extract(epoch from v_setting.partition_width)::bigint;
     v_first := floor(extract(epoch from clock_timestamp()) / v_width)::bigint;
+    -- Where the existing partitions end: a changed width goes on from there without a gap.
+    v_covered := (select max(message_id_time(b.id_to)) from partition_bounds() b);
+    perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
     for n in 0 .. coalesce(make_partitions.ahead, v_setting.partitions_ahead) loop
-        v_from := to_timestamp((v_first + n) * v_width);
+        v_from := greatest(to_timestamp((v_first + n) * v_width), v_covered);
         v_to := to_timestamp((v_first + n + 1) * v_width);
-        v_name := to_char(v_from at time zone 'UTC', '"_"YYYYMMDD"_"HH24');
-        continue when to_regclass(format('%I.%I', schema_name(), 'message' || v_name)) is not null
-            or exists (select from partition_bounds() b
-                       where b.id_from < message_id_floor(v_to) and b.id_to > message_id_floor(v_from))
+        continue when v_from >= v_to
             or exists (select from message_rest m where m.id >= message_id_floor(v_from) and m.id < message_id_floor(v_to))
             or exists (select from attempt_rest a
                        where a.message_id >= message_id_floor(v_from) and a.message_id < message_id_floor(v_to));
-        foreach v_parent in array array['message', 'attempt'] loop
-            execute format('create table %1$I.%2$I (like %1$I.%3$I including defaults including constraints)',
-                           schema_name(), v_parent || v_name, v_parent);
-            execute format('alter table %1$I.%2$I attach partition %1$I.%3$I for values from (%4$L) to (%5$L)',
-                           schema_name(), v_parent, v_parent || v_name, message_id_floor(v_from), message_id_floor(v_to));
-            execute format('create trigger %3$I before truncate on %1$I.%2$I'
-                           ' for each statement execute function %1$I.refuse_truncate()',
-                           schema_name(), v_parent || v_name, v_parent || '_is_not_truncated');
-        end loop;
-        v_made := v_made + 1;
+        v_name := to_char(v_from at time zone 'UTC', '"_"YYYYMMDD"_"HH24');
+        begin
+            foreach v_parent in array array['message', 'attempt'] loop
+                execute format('create table %1$I.%2$I (like %1$I.%3$I including defaults including constraints)',
+                               schema_name(), v_parent || v_name, v_parent);
+                execute format('alter table %1$I.%2$I attach partition %1$I.%3$I for values from (%4$L) to (%5$L)',
+                               schema_name(), v_parent, v_parent || v_name,
+                               message_id_floor(v_from), message_id_floor(v_to));
+                execute format('create trigger %3$I before truncate on %1$I.%2$I'
+                               ' for each statement execute function %1$I.refuse_truncate()',
+                               schema_name(), v_parent || v_name, v_parent || '_is_not_truncated');
+            end loop;
+            v_made := v_made + 1;
+        exception
+            -- Somebody reads the default partition: the next run tries again. Waiting here would stop every producer.
+            when lock_not_available then exit;
+            -- Rows for this range are just being written to the default partition: it keeps the range.
+            when check_violation then null;
+        end;
     end loop;
+    perform set_config('lock_timeout', v_lock_timeout, true);
     return v_made;
 end
 $$;
@@ -66,7 +79,7 @@ as $$
            substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)')::uuid,
            substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)')::uuid
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'message'::regclass and c.relname <> 'message_rest'
+    where i.inhparent = 'message'::regclass and c.relname ~ '^message_\d{8}_\d\d$'
 $$;
 comment on function :"schema".partition_bounds() is 'Internal: partitions of message and the ids each holds.';
 
@@ -92,6 +105,7 @@ begin
     elsif prune.batch_size is null or prune.batch_size < 1 then
         raise exception 'batch_size must be at least 1' using errcode = '22023';
     end if;
+    perform refuse_stale_snapshot();
     select * into v_setting from setting;
     partitions_dropped := 0;
     rest_deleted := 0;
@@ -103,17 +117,6 @@ begin
     v_keep := message_id_floor(clock_timestamp()
         - coalesce(prune.older_than_seconds * interval '1 second', v_setting.retention));
 
-    -- Attempts in the default partition stay: they are append-only and go only with a whole partition.
-    delete from message_rest m
-    where m.id in (
-        select r.id from message_rest r
-        where r.id < v_keep
-          and not exists (select from delivery d where d.message_id = r.id)
-          and not exists (select from dead_letter l where l.message_id = r.id)
-        limit prune.batch_size
-        for update skip locked);
-    get diagnostics rest_deleted = row_count;
-
     delete from dedupe k
     where k.ctid = any (array(
         select o.ctid from dedupe o
@@ -124,10 +127,26 @@ begin
         for update skip locked));
     get diagnostics dedupe_deleted = row_count;
 
-    -- Last, so that the locks on the parents are held for the drop alone. Lock first, then look: a replay that has
-    -- read the partition is waited for, and what it wrote is seen.
+    -- Last, so that the locks are held for the drop alone. Lock first, then look: a replay that has read the partition
+    -- is waited for, and what it wrote is seen.
     v_lock_timeout := current_setting('lock_timeout');
     perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
+    -- Attempts in the default partition stay: they are append-only and go only with a whole partition.
+    if exists (select from message_rest m where m.id < v_keep) then
+        begin
+            lock table message_rest in access exclusive mode;
+            delete from message_rest m
+            where m.id in (
+                select r.id from message_rest r
+                where r.id < v_keep
+                  and not exists (select from delivery d where d.message_id = r.id)
+                  and not exists (select from dead_letter l where l.message_id = r.id)
+                limit prune.batch_size);
+            get diagnostics rest_deleted = row_count;
+        exception when lock_not_available then
+            null;
+        end;
+    end if;
     for v_part in select b.* from partition_bounds() b where b.id_to <= v_keep order by b.id_from loop
         continue when undelivered_in(v_part.id_from, v_part.id_to);
         begin
@@ -157,3 +176,17 @@ as $$
         or exists (select from dead_letter l where l.message_id >= id_from and l.message_id < id_to)
 $$;
 comment on function :"schema".undelivered_in(uuid, uuid) is 'Internal: true if a message in this range has not ended well.';
+
+-- "Lock, then look" needs a look that is newer than the lock. Internal: called by prune and replay.
+create or replace function :"schema".refuse_stale_snapshot()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        raise exception 'this needs a transaction in READ COMMITTED' using errcode = '25001';
+    end if;
+end
+$$;
+comment on function :"schema".refuse_stale_snapshot() is 'Internal: raises 25001 unless the isolation is READ COMMITTED.';

@@ -10,24 +10,37 @@ create or replace function :"schema".redrive(
     returns integer
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
     v_now    constant timestamptz := clock_timestamp();
+    v_ids    uuid[];
     v_count  integer;
 begin
     if (redrive.message_ids is not null) = coalesce(redrive.all_dead, false) then
         raise exception 'name message_ids or say all_dead => true, exactly one' using errcode = '22023';
     end if;
+    if redrive.all_dead then
+        v_ids := array(select l.message_id from dead_letter l where redrive.sink is null or l.sink = redrive.sink);
+    else
+        v_ids := redrive.message_ids;
+    end if;
     with chosen as materialized (
-        select l.* from dead_letter l
-        where (redrive.all_dead or l.message_id = any (redrive.message_ids))
-          and (redrive.sink is null or l.sink = redrive.sink)
+        select l.* from (select distinct i.id from unnest(v_ids) i (id)) i
+        join dead_letter l on l.message_id = i.id
+        where redrive.sink is null or l.sink = redrive.sink
         order by l.message_id, l.sink
-        for update
+        for update of l
     ),
     resurrected as (
         delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink
+    ),
+    tail as materialized (
+        select l.sink, l.lane, lane_reach(l.sink, l.lane) as lane_tail
+        from (select distinct c.sink, c.lane from chosen c where not c.parked and c.lane is not null) l
     ),
     unparked as (
         update delivery d set due_at = v_now, attempt_count = 0
@@ -37,8 +50,8 @@ begin
     put_back as (
         insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, attempt_no, lane_tail)
         select c.message_id, v_now, c.priority, c.sequence_id, c.tenant_id, c.sink, c.lane, c.attempt_no,
-               last_leased(c.sink, c.lane)
-        from chosen c
+               t.lane_tail
+        from chosen c left join tail t on t.sink = c.sink and t.lane = c.lane
         where not c.parked
         order by c.message_id, c.sink
         on conflict do nothing
@@ -53,14 +66,20 @@ $$;
 comment on function :"schema".redrive(uuid[], boolean, text) is
     'Puts dead letters back to pending with a new attempt budget; returns how many.';
 
--- The highest number of a lane that is leased now. What is put in front of it waits until that lease ends. Internal.
-create or replace function :"schema".last_leased(sink text, lane text)
+-- How far into a lane a lease may reach that this statement cannot see yet (a claim that is just being committed): a
+-- claim takes at most 10,000 of a lane, in front of which as many may have come back. What is put in front of the lane
+-- gets this as its lane_tail and waits until no lease lives up to there. Internal: called by redrive and replay.
+create or replace function :"schema".lane_reach(sink text, lane text)
     returns bigint
     language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select max(d.sequence_id) from delivery d
-    where last_leased.lane is not null and d.sink = last_leased.sink and d.lane = last_leased.lane
-      and d.lane is not null and d.lease_expires_at > clock_timestamp()
+    select max(n.reach)
+    from (
+        select greatest(d.sequence_id, d.lane_tail) as reach from delivery d
+        where d.sink = lane_reach.sink and d.lane = lane_reach.lane and d.lane is not null
+        order by d.sequence_id
+        limit 20000
+    ) n
 $$;
-comment on function :"schema".last_leased(text, text) is 'Internal: the highest sequence number of a lane under a lease.';
+comment on function :"schema".lane_reach(text, text) is 'Internal: the farthest number of a lane that may be leased.';

@@ -1,6 +1,7 @@
 -- Delivers again: a new delivery for messages that are still in the store, named by id or by when they were written.
 -- Caller: an operator. Transition: delivered (or never sent to this sink) -> pending, due now; attempt numbers go on.
 -- What is pending or dead for the sink is left alone. Messages of a lane go in sequence, before what waits there.
+-- READ COMMITTED only (25001 otherwise): it looks again after it has waited.
 -- Locks: reading `message` keeps prune from dropping the partition until this transaction ends. Zero: nothing found.
 create or replace function :"schema".replay(
     message_ids    uuid[]      default null,
@@ -17,25 +18,46 @@ as $$
 #variable_conflict use_column
 declare
     v_count integer;
+    v_ids   uuid[];
 begin
     if replay.sink is null or replay.sink = '' then
         raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
     elsif (replay.message_ids is null) = (replay.enqueued_from is null or replay.enqueued_to is null) then
         raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
     end if;
-    insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, attempt_no, lane_tail)
-    select m.id, clock_timestamp(), m.priority, m.sequence_id, m.tenant_id, replay.sink, m.lane,
-           coalesce((select max(a.attempt_no) from attempt a where a.message_id = m.id and a.sink = replay.sink), 0),
-           last_leased(replay.sink, m.lane)
-    from message m
-    where (replay.message_ids is null or m.id = any (replay.message_ids))
-      and (replay.enqueued_from is null or m.id >= message_id_floor(replay.enqueued_from))
-      and (replay.enqueued_to is null or m.id < message_id_floor(replay.enqueued_to))
-      and (replay.namespace is null or m.namespace = replay.namespace)
-      and (replay.topic is null or m.topic = replay.topic)
-      and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay.sink)
-    order by m.id
-    on conflict do nothing;
+    perform refuse_stale_snapshot();
+    with chosen as materialized (
+        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
+        from message m
+        where (replay.message_ids is null or m.id = any (replay.message_ids))
+          and (replay.enqueued_from is null or m.id >= message_id_floor(replay.enqueued_from))
+          and (replay.enqueued_to is null or m.id < message_id_floor(replay.enqueued_to))
+          and (replay.namespace is null or m.namespace = replay.namespace)
+          and (replay.topic is null or m.topic = replay.topic)
+          and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay.sink)
+    ),
+    reach as materialized (
+        select l.lane, lane_reach(replay.sink, l.lane) as lane_tail
+        from (select distinct c.lane from chosen c where c.lane is not null) l
+    ),
+    put as (
+        insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
+        select c.id, clock_timestamp(), c.priority, c.sequence_id, c.tenant_id, replay.sink, c.lane, r.lane_tail
+        from chosen c left join reach r on r.lane = c.lane
+        order by c.id
+        on conflict do nothing
+        returning d.message_id
+    )
+    select array_agg(p.message_id) into v_ids from put p;
+
+    -- The insert may have waited for a completion that was just being committed. What that one wrote is seen now: a
+    -- dead letter keeps its message, and attempt numbers go on after the last.
+    delete from delivery d using dead_letter l
+    where d.message_id = any (v_ids) and d.sink = replay.sink and l.message_id = d.message_id and l.sink = d.sink;
+    update delivery d
+    set attempt_no = coalesce((select max(a.attempt_no) from attempt a
+                               where a.message_id = d.message_id and a.sink = replay.sink), 0)
+    where d.message_id = any (v_ids) and d.sink = replay.sink;
     get diagnostics v_count = row_count;
     if v_count > 0 then
         perform notify_sleepers();
