@@ -26,6 +26,9 @@ const BOOTSTRAP: &str = include_str!("../sql/postgres/bootstrap.sql");
 const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") }];
 
+/// Nothing that somebody put into `public` is called by a migration.
+const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp";
+
 /// In the order they are created: SQL functions need what they call.
 const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/schema_name.sql"),
@@ -119,9 +122,13 @@ impl Status {
 /// and find nothing to do. Refuses a schema that is newer than this build.
 pub async fn up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> {
     let tx = client.transaction().await?;
+    tx.batch_execute(PINNED_PATH).await?;
     lock(&tx, schema).await?;
     become_owner(&tx, schema).await?;
-    tx.batch_execute(&render(BOOTSTRAP, schema)).await?;
+    // CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even when the schema is there; the owner role has none.
+    if !exists(&tx, schema).await? {
+        tx.batch_execute(&render(BOOTSTRAP, schema)).await?;
+    }
     let known = applied(&tx, schema).await?;
     refuse_newer(&known, schema)?;
 
@@ -202,7 +209,7 @@ pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), E
 /// The whole schema as one script, for people who let nobody but their own tools near the database.
 #[must_use]
 pub fn script(schema: &Schema) -> String {
-    let mut script = String::from("begin;\n");
+    let mut script = format!("begin;\n{PINNED_PATH};\n");
     script.push_str(&render(BOOTSTRAP, schema));
     for migration in MIGRATIONS {
         script.push_str(&render(migration.sql, schema));

@@ -3,7 +3,7 @@
 
 use tokio_postgres::{Client, Transaction};
 
-use super::{become_owner, check, lock, render};
+use super::{PINNED_PATH, become_owner, check, lock, render};
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -55,6 +55,7 @@ pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Res
     check(client, schema).await?;
     let roles = Roles::new(prefix);
     let tx = client.transaction().await?;
+    tx.batch_execute(PINNED_PATH).await?;
     lock(&tx, schema).await?;
     for (_, role) in roles.pairs() {
         // Two databases of one server may do this at once: whoever comes second finds the role there.

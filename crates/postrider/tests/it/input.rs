@@ -2,6 +2,8 @@
 //! one row written. Then the same through the library's typed errors, and through psql as a service in another
 //! language would call it.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::time::Duration;
 
 use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store, limit};
@@ -112,8 +114,8 @@ const RELAY: &[Case] = &[
     ("complete('ID', 'TOKEN', null, 'DISPATCHED')", "worker_id must not be null"),
     ("complete('ID', 'TOKEN', 'w', null)", "unknown state"),
     ("complete('ID', 'TOKEN', 'w', '')", "unknown state"),
-    ("complete('ID', 'TOKEN', 'w', 'dispatched')", "unknown state 'dispatched'"),
-    ("complete('ID', 'TOKEN', 'w', 'ZOMBIE_REQUEUE')", "unknown state 'ZOMBIE_REQUEUE'"),
+    ("complete('ID', 'TOKEN', 'w', 'dispatched')", "unknown state"),
+    ("complete('ID', 'TOKEN', 'w', 'ZOMBIE_REQUEUE')", "unknown state"),
     ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', -1)", "retry_after_seconds must be"),
     ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', 'NaN')", "retry_after_seconds must be"),
     ("complete('ID', 'TOKEN', 'w', 'RETRYABLE', 1e300)", "retry_after_seconds must be"),
@@ -123,7 +125,7 @@ const RELAY: &[Case] = &[
     ("complete_many('{ID}', null, '{DISPATCHED}')", "differ in length"),
     ("complete_many('{ID}', '{TOKEN}', '{FAILED}', error_code => '{}')", "differ in length"),
     ("complete_many('{ID}', '{TOKEN}', '{FAILED}', latency_ms => '{1,2}')", "differ in length"),
-    ("complete_many('{ID,ID}', '{TOKEN,TOKEN}', '{DISPATCHED,LOST}')", "unknown state 'LOST'"),
+    ("complete_many('{ID,ID}', '{TOKEN,TOKEN}', '{DISPATCHED,LOST}')", "unknown state"),
     ("renew('TOKEN', '{ID}', null)", "lease_seconds must be"),
     ("renew('TOKEN', '{ID}', 0)", "lease_seconds must be"),
     ("renew('TOKEN', '{ID}', 'NaN')", "lease_seconds must be"),
@@ -226,16 +228,14 @@ async fn endless_ranges_are_accepted() {
     complete(&client, "w", &held[0], "DISPATCHED").await.unwrap();
     for (from, to, count) in [
         ("-infinity", "infinity", 1),
-        ("1900-01-01", "now", 0),
-        ("now", "infinity", 0),
-        ("infinity", "infinity", 0),
+        ("1900-01-01", "tomorrow", 1),
+        ("1900-01-01", "1901-01-01", 0),
+        ("tomorrow", "infinity", 0),
         ("200000-01-01", "infinity", 0),
     ] {
-        let sql = format!("select outbox.replay(null, 'default', '{from}', '{to}')");
         client.batch_execute("begin").await.unwrap();
-        // `now` is when this transaction began: after the message was written.
-        let expected = if from == "1900-01-01" { 1 } else { count };
-        assert_eq!(number(&client, &sql).await, expected, "{from} to {to}");
+        let sql = format!("select outbox.replay(null, 'default', '{from}', '{to}')");
+        assert_eq!(number(&client, &sql).await, count, "{from} to {to}");
         client.batch_execute("rollback").await.unwrap();
     }
 }

@@ -2,6 +2,8 @@
 //! together, restored when somebody changed a function, in any schema, through psql as well as by `up`. Every refusal
 //! is checked to have changed nothing.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use futures_util::future::join_all;
 use postrider::{Claim, Error, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate};
 use postrider_testkit::{Database, psql};

@@ -2,6 +2,8 @@
 //! must get the answers to its own questions, and every message is delivered once. A prepared statement, a session
 //! setting or a session lock that leaked from one task to another would show here.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ const PER_TRANSACTION: usize = 4;
 
 /// Enqueues in transactions, every fourth of them rolled back, by one driver or the other. Returns what was committed.
 async fn produce(url: String, producer: usize) -> Vec<(Uuid, String)> {
-    let outbox = Outbox::default();
+    let (outbox, in_lane) = (Outbox::default(), producer.is_multiple_of(2));
     let mut committed = Vec::new();
     let mut sqlx = PgConnection::connect(&url).await.unwrap();
     let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -30,32 +32,26 @@ async fn produce(url: String, producer: usize) -> Vec<(Uuid, String)> {
         let topic = |n: usize| format!("topic-{producer}-{nth}-{n}");
         let messages: Vec<Message> = (0..PER_TRANSACTION)
             .map(|n| Message::json(topic(n), &topic(n)).unwrap().dedupe_key(topic(n)))
-            .map(|message| if producer % 2 == 0 { message.lane(format!("lane-{producer}")) } else { message })
+            .map(|message| if in_lane { message.lane(format!("lane-{producer}")) } else { message })
             .collect();
         let roll_back = nth % 4 == 3;
         let rows = if nth % 2 == 0 {
             let tx = client.transaction().await.unwrap();
             let rows = outbox.enqueue_many(&tx, &messages).await.unwrap();
-            if roll_back {
-                tx.rollback().await.unwrap()
-            } else {
-                tx.commit().await.unwrap()
-            }
+            let end = if roll_back { tx.rollback().await } else { tx.commit().await };
+            end.unwrap();
             rows
         } else {
             let mut tx = sqlx.begin().await.unwrap();
             let mut rows = outbox.enqueue_many(&mut tx, &messages[1..]).await.unwrap();
             rows.insert(0, outbox.enqueue(&mut tx, &messages[0]).await.unwrap());
-            if roll_back {
-                tx.rollback().await.unwrap()
-            } else {
-                tx.commit().await.unwrap()
-            }
+            let end = if roll_back { tx.rollback().await } else { tx.commit().await };
+            end.unwrap();
             rows
         };
         assert_eq!(rows.len(), PER_TRANSACTION);
         assert!(rows.iter().all(|row| row.created), "{rows:?}");
-        assert!(rows.iter().all(|row| row.sequence_id.is_some() == (producer % 2 == 0)), "{rows:?}");
+        assert!(rows.iter().all(|row| row.sequence_id.is_some() == in_lane), "{rows:?}");
         if !roll_back {
             committed.extend(rows.iter().enumerate().map(|(n, row)| (row.message_id, topic(n))));
         }
@@ -94,9 +90,13 @@ async fn relay(url: String, relay: usize, expected: usize) -> Vec<(Uuid, String)
         assert_eq!(released, ids[keep..]);
         let fails = |at: usize| at % 3 == 2 && held[at].attempt_no == 1 && held[at].lane.is_none();
         let completions: Vec<Completion> = (0..keep)
-            .map(|at| match fails(at) {
-                true => Outcome::Retryable { retry_after: Duration::ZERO, failure: Failure::new("BUSY", &worker) },
-                false => Outcome::Dispatched,
+            .map(|at| {
+                let failure = Failure::new("BUSY", &worker);
+                if fails(at) {
+                    Outcome::Retryable { retry_after: Duration::ZERO, failure }
+                } else {
+                    Outcome::Dispatched
+                }
             })
             .zip(&held)
             .map(|(outcome, one)| Completion::new(one, outcome))

@@ -36,6 +36,7 @@ as $$
 declare
     v_now         constant timestamptz := clock_timestamp();
     v_token       constant uuid := gen_random_uuid();
+    v_leased_at   timestamptz;
     v_half        integer;
     v_lanes_wait  boolean;
     v_cursor      text;
@@ -103,8 +104,11 @@ begin
         v_unsettled := v_lanes.unsettled_ids || v_unsettled;
         v_tails := v_lanes.lane_tails;
     end if;
+    -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
+    -- for, and it begins after whatever ended the one before.
+    v_leased_at := clock_timestamp();
     if cardinality(v_unsettled) > 0 then
-        perform settle(claim.sink, v_unsettled, claim.max_attempts, v_now);
+        perform settle(claim.sink, v_unsettled, claim.max_attempts, v_leased_at);
     end if;
 
     -- By place: the rows are locked, so they stand where they were found. (By key it would be one more walk down an
@@ -113,7 +117,7 @@ begin
     with leased as (
         update delivery d
         set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
-            claimed_at = v_now, lease_expires_at = v_now + claim.lease_seconds * interval '1 second',
+            claimed_at = v_leased_at, lease_expires_at = v_leased_at + claim.lease_seconds * interval '1 second',
             lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
         from unnest(v_places, v_tails) i (place, lane_tail)
         where d.ctid = i.place and d.sink = claim.sink and d.due_at <= v_now

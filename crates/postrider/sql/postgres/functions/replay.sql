@@ -20,9 +20,9 @@ declare
     v_count integer;
     v_ids   uuid[];
 begin
-    if replay.sink is null or replay.sink = '' then
+    if replay.sink is null or replay.sink = '' or octet_length(replay.sink) > 255 then
         raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif (replay.message_ids is null) = (replay.enqueued_from is null or replay.enqueued_to is null) then
+    elsif num_nonnulls(replay.enqueued_from, replay.enqueued_to) <> (case when replay.message_ids is null then 2 else 0 end) then
         raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
