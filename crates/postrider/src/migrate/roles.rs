@@ -67,9 +67,12 @@ pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Res
         .await?;
     }
     let owner = &roles.owner;
+    // Handing over takes the right to act as the new owner. From PostgreSQL 16 on, whoever makes a role may grant it but
+    // does not have it; who has it already and may not grant it needs nothing.
     tx.batch_execute(&format!(
-        "do $$ begin if not pg_has_role('{owner}', 'member') then \
-         execute format('grant \"{owner}\" to %I', current_user); end if; end $$"
+        "do $$ begin if not (select rolsuper from pg_roles where rolname = current_user) then \
+         execute format('grant \"{owner}\" to %I', current_user); end if; \
+         exception when insufficient_privilege then null; end $$"
     ))
     .await?;
     hand_over(&tx, schema, owner).await?;

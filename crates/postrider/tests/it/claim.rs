@@ -109,7 +109,7 @@ async fn a_lease_is_visible() {
     assert_eq!(number(&client, "select count(*) from outbox.in_flight").await, 0);
 }
 
-/// Proves L2, L4, L5, M5: an expired lease is claimable again; the claim records ZOMBIE_REQUEUE for the lost attempt
+/// Proves L2, L4, L5, M5: an expired lease is claimable again; the claim records `ZOMBIE_REQUEUE` for the lost attempt
 /// and takes the next number.
 #[tokio::test]
 async fn an_expired_lease_is_taken_over() {

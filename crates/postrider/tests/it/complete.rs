@@ -61,7 +61,7 @@ async fn an_attempt_records_everything() {
     assert_eq!((again.id, again.attempt_no), (id, 2), "retries keep the id and take the next number");
 }
 
-/// Proves L3, L6, M6: wrong holder, wrong token, ended lease and unknown message get P7002 LEASE_LOST, nothing changes.
+/// Proves L3, L6, M6: wrong holder, wrong token, ended lease and unknown message get P7002 `LEASE_LOST`, nothing changes.
 #[tokio::test]
 async fn only_the_holder_completes() {
     let (_database, client) = fresh().await;
@@ -185,7 +185,7 @@ async fn discard_gives_up() {
     assert_eq!(attempts(&client, id).await, ["1 FAILED"]);
 }
 
-/// Proves L5, M5: repair clears ended leases, records ZOMBIE_REQUEUE, buries what is out of attempts, leaves live ones.
+/// Proves L5, M5: repair clears ended leases, records `ZOMBIE_REQUEUE`, buries what is out of attempts, leaves live ones.
 #[tokio::test]
 async fn repair_ends_expired_leases() {
     let (_database, client) = fresh().await;

@@ -37,7 +37,10 @@ async fn two_round_trips_for_a_batch_of_any_size() {
             .iter()
             .enumerate()
             .map(|(n, held)| match n % 10 {
-                9 => Completion::new(held, Outcome::Retryable { retry_after: Duration::from_hours(1), failure: postrider::Failure::default() }),
+                9 => Completion::new(
+                    held,
+                    Outcome::Retryable { retry_after: Duration::from_hours(1), failure: postrider::Failure::default() },
+                ),
                 _ => Completion::new(held, Outcome::Dispatched),
             })
             .collect();
@@ -56,7 +59,8 @@ async fn one_round_trip_to_enqueue() {
     let outbox = Outbox::default();
     let tx = client.transaction().await.unwrap();
     for batch in [1, 1000] {
-        let messages: Vec<Message> = (0..batch).map(|n| Message::json("t", &n).unwrap().lane("a").dedupe_key(format!("{batch}/{n}"))).collect();
+        let messages: Vec<Message> =
+            (0..batch).map(|n| Message::json("t", &n).unwrap().lane("a").dedupe_key(format!("{batch}/{n}"))).collect();
         wire.reset();
         outbox.enqueue_many(&tx, &messages).await.unwrap();
         assert_eq!(wire.round_trips(), 1);
@@ -145,7 +149,9 @@ async fn settled(database: &postrider_testkit::Database, updates: &str, hot: &st
 #[tokio::test]
 async fn wal_bytes_without_lanes() {
     let (enqueue, drain, updates, hot) = measure(0).await;
-    println!("without lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT");
+    println!(
+        "without lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT"
+    );
     assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
     assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
     assert_eq!(hot, updates, "every claim is a HOT update");
@@ -155,7 +161,9 @@ async fn wal_bytes_without_lanes() {
 #[tokio::test]
 async fn wal_bytes_with_lanes() {
     let (enqueue, drain, updates, hot) = measure(100).await;
-    println!("in lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT");
+    println!(
+        "in lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT"
+    );
     assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
     assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
     assert_eq!(hot, updates, "every claim is a HOT update");

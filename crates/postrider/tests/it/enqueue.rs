@@ -2,8 +2,6 @@
 //! dedupe key stands for one message for ever; a lane is numbered without a hole; what was said is what is delivered,
 //! to every sink its topic is routed to, when it is due by the database's clock.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;

@@ -2,8 +2,6 @@
 //! one row written. Then the same through the library's typed errors, and through psql as a service in another
 //! language would call it.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::time::Duration;
 
 use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store, limit};

@@ -109,7 +109,7 @@ async fn discarding_a_parked_head_frees_the_lane() {
     assert_eq!(numbers(&claim(&client, "w", 10).await), [2, 3]);
 }
 
-/// With on_dead = skip the lane goes on by itself; a redriven one comes back in front, after what is in flight.
+/// With `on_dead = skip` the lane goes on by itself; a redriven one comes back in front, after what is in flight.
 #[tokio::test]
 async fn a_dead_head_is_skipped_by_choice() {
     let (_database, client) = fresh().await;

@@ -1,5 +1,7 @@
 //! The outbox on a real PostgreSQL: one binary, one file for each part of the contract.
 
+#![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect should end there")]
+
 mod support;
 
 mod claim;

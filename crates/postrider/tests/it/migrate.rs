@@ -2,11 +2,9 @@
 //! together, restored when somebody changed a function, in any schema, through psql as well as by `up`. Every refusal
 //! is checked to have changed nothing.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use futures_util::future::join_all;
 use postrider::{Claim, Error, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate};
-use postrider_testkit::{Database, psql};
+use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
 
 use crate::support::{contents, enqueue, fresh, number, texts, try_sql};
@@ -283,4 +281,29 @@ async fn a_migrator_does_not_pick_up_planted_functions() {
         let script = psql(&database, &migrate::script(&Schema::new("scripted").unwrap())).await;
         assert!(script.status.success(), "path {path}: {}", script.stderr);
     }
+}
+
+/// An ordinary role that may create in the database and make roles can do it all: no superuser is needed.
+#[tokio::test]
+async fn no_superuser_is_needed() {
+    let cluster = Cluster::start().await;
+    let database = cluster.empty_database().await;
+    let superuser = database.connect().await;
+    superuser
+        .batch_execute(&format!(
+            "create role deployer login createrole; grant create on database \"{}\" to deployer",
+            database.name()
+        ))
+        .await
+        .unwrap();
+    let mut deployer = database.connect_as("deployer").await;
+    let schema = Schema::default();
+    migrate::up(&mut deployer, &schema).await.unwrap();
+    migrate::roles(&mut deployer, &schema, &schema).await.unwrap();
+    migrate::roles(&mut deployer, &schema, &schema).await.unwrap();
+    superuser.batch_execute("update outbox.setting set functions_hash = 'old'").await.unwrap();
+    assert!(migrate::up(&mut deployer, &schema).await.unwrap().functions);
+    superuser.batch_execute("create role shop login; grant outbox_producer to shop").await.unwrap();
+    let shop = database.connect_as("shop").await;
+    shop.query_one("select * from outbox.enqueue('t', '1')", &[]).await.unwrap();
 }

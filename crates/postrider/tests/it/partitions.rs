@@ -2,8 +2,6 @@
 //! with ids of old times, so that each rule of pruning is seen alone: nothing undelivered ever goes, nobody is kept
 //! waiting, and a message that is being replayed stays.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::time::Duration;
 
 use futures_util::future::join_all;

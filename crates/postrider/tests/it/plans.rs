@@ -138,7 +138,7 @@ async fn assert_intended_indexes_on_empty(client: &Client) {
 
 /// Proves H3, P3: a million delivered messages in history cost a claim nothing.
 #[tokio::test]
-async fn heavy_history_costs_nothing() {
+async fn heavy_slow_history_costs_nothing() {
     let (_database, client) = quiet().await;
     load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
     let before = pages(&client, "").await;
@@ -157,7 +157,7 @@ async fn heavy_history_costs_nothing() {
 
 /// Proves H3: a million deliveries not yet due, most at higher priorities than what is due, are not walked over.
 #[tokio::test]
-async fn heavy_not_yet_due_costs_nothing() {
+async fn heavy_slow_not_yet_due_costs_nothing() {
     let (_database, client) = quiet().await;
     load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
     let before = pages(&client, "").await;
@@ -167,7 +167,7 @@ async fn heavy_not_yet_due_costs_nothing() {
 
 /// Proves H1, H3: a claim of one tenant does not read a million of other tenants'.
 #[tokio::test]
-async fn heavy_other_tenants_cost_nothing() {
+async fn heavy_slow_other_tenants_cost_nothing() {
     let (_database, client) = quiet().await;
     let ours = "'00000000-0000-0000-0000-000000000001'::uuid";
     load(&client, BASE, ours, "null", "null::int8", "now()", "0").await;
@@ -180,7 +180,7 @@ async fn heavy_other_tenants_cost_nothing() {
 
 /// Proves H3: one blocked lane of a million is one hop.
 #[tokio::test]
-async fn heavy_a_blocked_lane_costs_nothing() {
+async fn heavy_slow_a_blocked_lane_costs_nothing() {
     let (_database, client) = quiet().await;
     load(&client, BASE, "null", "'l' || i % 10000", "i", "now()", "0").await;
     let before = pages(&client, "").await;
@@ -199,7 +199,7 @@ async fn heavy_a_blocked_lane_costs_nothing() {
 
 /// Proves H3: a hundred thousand lanes cost what two thousand cost.
 #[tokio::test]
-async fn heavy_many_lanes_cost_nothing() {
+async fn heavy_slow_many_lanes_cost_nothing() {
     let (_database, client) = quiet().await;
     load(&client, BASE, "null", "'l' || lpad((i % 10000)::text, 6, '0')", "i", "now()", "0").await;
     let before = pages(&client, "").await;

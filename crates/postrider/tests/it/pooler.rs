@@ -2,8 +2,6 @@
 //! must get the answers to its own questions, and every message is delivered once. A prepared statement, a session
 //! setting or a session lock that leaked from one task to another would show here.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,8 +2,6 @@
 //! by table, then the calls themselves. Also what holds for everybody, the superuser included: attempts are
 //! append-only, nothing is truncated, and no function picks up what somebody planted in `public` or `pg_temp`.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::collections::BTreeSet;
 
 use postrider::{Schema, migrate};

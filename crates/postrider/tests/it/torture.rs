@@ -198,7 +198,10 @@ async fn deliver(store: &PostgresStore, worker: &str, held: &[Claimed], rng: &mu
             continue;
         }
         let outcome = match rng.random_range(0..1000) {
-            0..60 => Outcome::Retryable { retry_after: Duration::from_millis(rng.random_range(0..60)), failure: Failure::new("BUSY", "later") },
+            0..60 => Outcome::Retryable {
+                retry_after: Duration::from_millis(rng.random_range(0..60)),
+                failure: Failure::new("BUSY", "later"),
+            },
             60..65 => Outcome::Failed(Failure::new("REFUSED", "no")),
             _ => Outcome::Dispatched,
         };

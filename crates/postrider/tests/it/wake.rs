@@ -2,8 +2,6 @@
 //! otherwise. What was heard is counted without waiting: notifications come in commit order, so everything sent before
 //! a sentinel has arrived when the sentinel has.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
 use std::future::poll_fn;
 
 use postrider::{Schema, migrate};
