@@ -84,16 +84,20 @@ pub enum Replay {
         from: SystemTime,
         /// Before this time.
         to: SystemTime,
+        /// Only of this namespace.
+        namespace: Option<String>,
         /// Only of this topic.
         topic: Option<String>,
     },
 }
 
 /// What was pruned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.
     pub partitions_dropped: u64,
+    /// Messages in the default partition, row by row.
+    pub rest_deleted: u64,
     /// Dedupe keys past their window.
     pub dedupe_deleted: u64,
 }

@@ -204,18 +204,22 @@ impl Store for PostgresStore {
     }
 
     async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error> {
-        let (ids, from, to, topic) = match what {
-            Replay::Messages(ids) => (Some(ids), None, None, None),
-            Replay::Enqueued { from, to, topic } => (None, Some(*from), Some(*to), topic.as_deref()),
+        let (ids, from, to, namespace, topic) = match what {
+            Replay::Messages(ids) => (Some(ids), None, None, None, None),
+            Replay::Enqueued { from, to, namespace, topic } => {
+                (None, Some(*from), Some(*to), namespace.as_deref(), topic.as_deref())
+            }
         };
         self.count(
-            "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5)",
+            "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5, \
+             namespace => $6)",
             &[
                 (&ids, Type::UUID_ARRAY),
                 (&sink, Type::TEXT),
                 (&from, Type::TIMESTAMPTZ),
                 (&to, Type::TIMESTAMPTZ),
                 (&topic, Type::TEXT),
+                (&namespace, Type::TEXT),
             ],
         )
         .await
@@ -224,17 +228,16 @@ impl Store for PostgresStore {
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
         let rows = self
             .query(
-                "select partitions_dropped, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
+                "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
                 &[(&older_than.map(seconds), Type::TEXT)],
             )
             .await?;
-        let (partitions, keys): (i32, i32) = match rows.first() {
-            Some(row) => (row.try_get(0)?, row.try_get(1)?),
-            None => (0, 0),
-        };
+        let Some(row) = rows.first() else { return Ok(Pruned::default()) };
+        let count = |column: &str| Ok::<u64, Error>(u64::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0));
         Ok(Pruned {
-            partitions_dropped: u64::try_from(partitions).unwrap_or(0),
-            dedupe_deleted: u64::try_from(keys).unwrap_or(0),
+            partitions_dropped: count("partitions_dropped")?,
+            rest_deleted: count("rest_deleted")?,
+            dedupe_deleted: count("dedupe_deleted")?,
         })
     }
 }

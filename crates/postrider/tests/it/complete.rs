@@ -303,7 +303,7 @@ async fn replay_delivers_again() {
     assert_eq!(store.replay("default", &Replay::Messages(vec![held[0].id])).await.unwrap(), 1);
     assert_eq!(store.replay("default", &Replay::Messages(vec![held[0].id])).await.unwrap(), 0, "it is pending already");
     let to = std::time::SystemTime::now() + Duration::from_mins(1);
-    let all = Replay::Enqueued { from, to, topic: Some("t".to_owned()) };
+    let all = Replay::Enqueued { from, to, namespace: None, topic: Some("t".to_owned()) };
     assert_eq!(store.replay("default", &all).await.unwrap(), 1, "the other delivered one");
     assert_eq!(store.replay("copy", &all).await.unwrap(), 2, "to a sink that never saw them");
     let again = claim(&client, "w", 10).await;

@@ -82,89 +82,79 @@ async fn enqueue_batch(client: &Client, lanes: i32) {
     assert_eq!(number(client, &sql).await, i64::from(BATCH));
 }
 
-async fn drain_batch(client: &Client) {
-    let sql = format!(
+/// Claims and delivers a batch. Returns the claim's updates and how many of them were HOT, by the transaction's own
+/// statistics (a delivery that ends is deleted, not updated).
+async fn drain_batch(client: &Client) -> (i64, i64) {
+    let drain = format!(
         "select outbox.mark_delivered(max(lease_token::text)::uuid, array_agg(message_id)) \
          from outbox.claim('relay-host-12345', {BATCH}, 60)"
     );
-    assert_eq!(number(client, &sql).await, i64::from(BATCH));
+    client.batch_execute("begin").await.unwrap();
+    assert_eq!(number(client, &drain).await, i64::from(BATCH));
+    let updates = number(client, "select pg_stat_get_xact_tuples_updated('outbox.delivery'::regclass)").await;
+    let hot = number(client, "select pg_stat_get_xact_tuples_hot_updated('outbox.delivery'::regclass)").await;
+    client.batch_execute("commit").await.unwrap();
+    (updates, hot)
 }
 
-/// WAL bytes a message for enqueue and for claim + complete, and the share of HOT updates, over several batches.
-async fn measure(lanes: i32) -> (i64, i64, i64, i64) {
+/// What a message costs on average over several batches.
+struct Costs {
+    enqueue_wal_bytes: i64,
+    drain_wal_bytes: i64,
+    claim_updates: i64,
+    hot_claim_updates: i64,
+}
+
+async fn measure(lanes: i32) -> Costs {
     const BATCHES: i64 = 10;
-    let cluster = Cluster::start_with(&[
-        ("autovacuum", "off"),
-        ("checkpoint_timeout", "1h"),
-        ("max_wal_size", "8GB"),
-        ("full_page_writes", "off"),
-        ("wal_level", "replica"),
-    ])
-    .await;
-    let database = cluster.database().await;
-    let client = database.connect().await;
+    let messages = BATCHES * i64::from(BATCH);
+    let settings =
+        [("autovacuum", "off"), ("checkpoint_timeout", "1h"), ("max_wal_size", "8GB"), ("full_page_writes", "off")];
+    let cluster = Cluster::start_with(&settings).await;
+    let client = cluster.database().await.connect().await;
     // A few rounds first: pages exist and have their shape.
     for _ in 0..3 {
         enqueue_batch(&client, lanes).await;
         drain_batch(&client).await;
     }
-    let before = wal_position(&client).await;
+    let start = wal_position(&client).await;
     for _ in 0..BATCHES {
         enqueue_batch(&client, lanes).await;
     }
     let enqueued = wal_position(&client).await;
-    let updates = "select sum(n_tup_upd) from pg_stat_user_tables where relname = 'delivery'";
-    let hot = "select sum(n_tup_hot_upd) from pg_stat_user_tables where relname = 'delivery'";
-    let (updates_before, hot_before) = settled(&database, updates, hot, 3 * i64::from(BATCH)).await;
+    let (mut claim_updates, mut hot_claim_updates) = (0, 0);
     for _ in 0..BATCHES {
-        drain_batch(&client).await;
+        let (updates, hot) = drain_batch(&client).await;
+        claim_updates += updates;
+        hot_claim_updates += hot;
     }
     let drained = wal_position(&client).await;
-    let total = updates_before + BATCHES * i64::from(BATCH);
-    let (updates_after, hot_after) = settled(&database, updates, hot, total).await;
-    let messages = BATCHES * i64::from(BATCH);
-    (
-        (enqueued - before) / messages,
-        (drained - enqueued) / messages,
-        updates_after - updates_before,
-        hot_after - hot_before,
-    )
+    assert_eq!(claim_updates, messages, "one update a claimed message");
+    Costs {
+        enqueue_wal_bytes: (enqueued - start) / messages,
+        drain_wal_bytes: (drained - enqueued) / messages,
+        claim_updates,
+        hot_claim_updates,
+    }
 }
 
-/// Statistics arrive a moment after the transaction: waits until the expected number of updates is there.
-async fn settled(database: &postrider_testkit::Database, updates: &str, hot: &str, expected: i64) -> (i64, i64) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    loop {
-        let client = database.connect().await;
-        let seen = number(&client, updates).await;
-        if seen >= expected {
-            return (seen, number(&client, hot).await);
-        }
-        assert!(std::time::Instant::now() < deadline, "statistics show {seen} updates, not {expected}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+async fn assert_within_the_promise(what: &str, lanes: i32) {
+    let costs = measure(lanes).await;
+    let Costs { enqueue_wal_bytes: enqueue, drain_wal_bytes: drain, claim_updates, hot_claim_updates } = costs;
+    println!("{what}: enqueue {enqueue}, claim + complete {drain} WAL bytes a message");
+    assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
+    assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
+    assert_eq!(hot_claim_updates, claim_updates, "every claim is a HOT update");
 }
 
 /// Messages without a lane: WAL bytes and HOT updates within the promise.
 #[tokio::test]
 async fn wal_bytes_without_lanes() {
-    let (enqueue, drain, updates, hot) = measure(0).await;
-    println!(
-        "without lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT"
-    );
-    assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
-    assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
-    assert_eq!(hot, updates, "every claim is a HOT update");
+    assert_within_the_promise("without lanes", 0).await;
 }
 
 /// Messages in a hundred lanes: the same promise.
 #[tokio::test]
 async fn wal_bytes_with_lanes() {
-    let (enqueue, drain, updates, hot) = measure(100).await;
-    println!(
-        "in lanes: enqueue {enqueue}, claim + complete {drain} WAL bytes a message; {hot} of {updates} claims HOT"
-    );
-    assert!(enqueue <= ENQUEUE_WAL_BYTES, "enqueue costs {enqueue} WAL bytes a message");
-    assert!(drain <= DRAIN_WAL_BYTES, "claim + complete cost {drain} WAL bytes a message");
-    assert_eq!(hot, updates, "every claim is a HOT update");
+    assert_within_the_promise("in lanes", 100).await;
 }

@@ -256,3 +256,24 @@ async fn a_free_lane_at_the_hop_limit_does_not_hide_the_next() {
     }
     assert_eq!(seen, HashSet::from(["c".to_owned(), "d".to_owned()]));
 }
+
+/// A session that serves two tenants in turn comes around to every lane of both.
+#[tokio::test]
+async fn tenants_in_turn_starve_no_lane() {
+    let (_database, client) = fresh().await;
+    let tenants = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    for tenant in tenants {
+        for lane in 0..2 {
+            for _ in 0..4 {
+                enqueue(&client, "t", &format!(", lane => '{tenant}-{lane}', tenant_id => '{tenant}'")).await;
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    for turn in 0..4 {
+        let held = claim_with(&client, "w", 1, &format!(", tenant_id => '{}'", tenants[turn % 2])).await;
+        mark_delivered(&client, &held).await;
+        seen.extend(held.into_iter().filter_map(|held| held.lane));
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+}

@@ -197,7 +197,7 @@ async fn heavy_slow_a_blocked_lane_costs_nothing() {
     assert_within_a_tenth("a blocked lane of a million", before, pages(&client, "").await);
 }
 
-/// Proves H3: a hundred thousand lanes cost what two thousand cost.
+/// Proves H3: a hundred thousand lanes cost what ten thousand cost.
 #[tokio::test]
 async fn heavy_slow_many_lanes_cost_nothing() {
     let (_database, client) = quiet().await;

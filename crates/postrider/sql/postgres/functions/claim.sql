@@ -4,12 +4,14 @@
 --   lease ended -> ZOMBIE_REQUEUE recorded -> leased to the caller; out of attempts -> dead letter, not handed out.
 -- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes.
 -- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
--- Zero rows: nothing is due, the sink is paused, or `hop_limit` lane heads were looked at and all were blocked.
+-- Zero rows: nothing is due, the sink is paused, or so many lane heads were looked at (`hop_limit` before the round
+-- wraps, and as many after) and all were blocked: the next claim goes on from there.
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
 -- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves. The
--- session remembers it in a custom setting, one for each sink (`+` or `-` for whose turn the odd one is, the tenant,
--- `/`, the lane): only a hint where to look first, forgotten with the session.
+-- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, the tenant, `/`, the lane), one
+-- for each sink and 64 for its tenants, so that they stay few: only a hint where to look first, forgotten with the
+-- session.
 create or replace function :"schema".claim(
     worker_id      text,
     batch_size     integer,
@@ -73,7 +75,8 @@ begin
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more.
-    v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(schema_name() || '/' || claim.sink, 0));
+    v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(schema_name() || '/' || claim.sink, 0))
+        || coalesce('_' || (hashtextextended(claim.tenant_id::text, 0) & 63), '');
     v_memory := coalesce(current_setting(v_cursor, true), '');
     v_turn := case when v_memory like '-%' then 0 else 1 end;
     v_tenant := coalesce(claim.tenant_id::text, '') || '/';

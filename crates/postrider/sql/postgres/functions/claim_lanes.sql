@@ -1,5 +1,6 @@
 -- Goes once around the lanes of a sink, beginning after `start_lane`: first to the last lane, then from the first lane
--- up to `start_lane`. Stops when `room` is filled or `hop_limit` heads were looked at; `last_lane` is where.
+-- up to `start_lane`. Stops when `room` is filled or, on either leg, `hop_limit` heads were looked at; `last_lane` is
+-- where.
 -- Caller: claim, once (rows locked by this transaction would not be skipped). Internal.
 -- Locks and indexes: those of claim_lane_runs.
 create or replace function :"schema".claim_lanes(
@@ -25,7 +26,7 @@ begin
         select array_agg(r.place) filter (where r.place is not null) as places,
                array_agg(r.lane_tail) filter (where r.place is not null) as tails,
                array_agg(r.unsettled_id) filter (where r.unsettled_id is not null) as unsettled_ids,
-               max(r.lane) as last_lane,
+               max(r.lane collate "C") as last_lane,
                bool_or(r.at_limit) as hop_limited
         into v_run
         from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,

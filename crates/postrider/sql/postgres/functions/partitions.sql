@@ -134,7 +134,7 @@ begin
     -- Attempts in the default partition stay: they are append-only and go only with a whole partition.
     if exists (select from message_rest m where m.id < v_keep) then
         begin
-            lock table message_rest in access exclusive mode;
+            lock table only message, message_rest in access exclusive mode;
             delete from message_rest m
             where m.id in (
                 select r.id from message_rest r

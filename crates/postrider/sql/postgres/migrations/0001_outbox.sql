@@ -224,11 +224,11 @@ create function :"schema".refuse_change() returns trigger
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin
-    raise exception '% on %.% is refused: this table is append-only', tg_op, tg_table_schema, tg_table_name
-        using errcode = 'P0001', hint = 'Attempts are a record. Add a new attempt by claiming and completing.';
+    raise exception '% on %.% is refused: its rows are written once', tg_op, tg_table_schema, tg_table_name
+        using errcode = 'P0001', hint = 'Messages and attempts are a record. Enqueue, claim and complete add to it.';
 end
 $$;
-comment on function :"schema".refuse_change() is 'Trigger: attempts are append-only, and nothing here is truncated.';
+comment on function :"schema".refuse_change() is 'Trigger: messages and attempts are written once.';
 
 create function :"schema".refuse_truncate() returns trigger
     language plpgsql

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 use url::Url;
 
 use super::tls;
@@ -33,12 +34,7 @@ pub(super) fn pool(url: &str) -> Result<(Pool, String), Error> {
         config.application_name("postrider");
     }
     config.ssl_mode(tls.ssl_mode());
-    let target = format!(
-        "{}:{}{}",
-        url.host_str().unwrap_or("localhost"),
-        url.port().unwrap_or(5432),
-        url.path().trim_end_matches('/')
-    );
+    let target = target(&config);
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = match tls.connector()? {
         Some(connector) => Manager::from_config(config, connector, recycling),
@@ -85,4 +81,15 @@ fn reason(error: &tokio_postgres::Error) -> String {
         source = cause.source();
     }
     words
+}
+
+/// `host:port/database`, from what the driver will really use.
+fn target(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".to_owned(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{host}:{port}/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
 }
