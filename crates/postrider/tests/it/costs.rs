@@ -90,11 +90,20 @@ async fn drain_batch(client: &Client) -> (i64, i64) {
          from outbox.claim('relay-host-12345', {BATCH}, 60)"
     );
     client.batch_execute("begin").await.unwrap();
+    // The session's counters also hold what it has not reported yet of earlier transactions: the difference counts.
+    let before = updates(client).await;
     assert_eq!(number(client, &drain).await, i64::from(BATCH));
-    let updates = number(client, "select pg_stat_get_xact_tuples_updated('outbox.delivery'::regclass)").await;
-    let hot = number(client, "select pg_stat_get_xact_tuples_hot_updated('outbox.delivery'::regclass)").await;
+    let after = updates(client).await;
     client.batch_execute("commit").await.unwrap();
-    (updates, hot)
+    (after.0 - before.0, after.1 - before.1)
+}
+
+/// Updates of the hot table that this session has counted, and the HOT ones among them.
+async fn updates(client: &Client) -> (i64, i64) {
+    (
+        number(client, "select pg_stat_get_xact_tuples_updated('outbox.delivery'::regclass)").await,
+        number(client, "select pg_stat_get_xact_tuples_hot_updated('outbox.delivery'::regclass)").await,
+    )
 }
 
 /// What a message costs on average over several batches.
