@@ -8,6 +8,7 @@ mod claim;
 mod complete;
 mod costs;
 mod enqueue;
+mod identities;
 mod input;
 mod lanes;
 mod migrate;

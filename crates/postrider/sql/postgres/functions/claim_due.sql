@@ -20,71 +20,60 @@ create or replace function :"schema".claim_due(
 as $$
 #variable_conflict use_column
 begin
-    if claim_due.tenant_id is null then
-        return query
-        with recursive level as (
-            (select d.priority, d.due_at from delivery d
-             where d.sink = claim_due.sink and d.lane is null
-             order by d.priority desc, d.due_at limit 1)
-            union all
-            select n.priority, n.due_at
-            from level l
-            cross join lateral (
-                select d.priority, d.due_at from delivery d
-                where d.sink = claim_due.sink and d.lane is null and d.priority < l.priority
-                order by d.priority desc, d.due_at limit 1
-            ) n
-        )
-        select p.place, p.unsettled_id
+    return query
+    with recursive level as (
+        -- Above the highest priority, and never due: only where the first hop begins.
+        select 101 as priority, 'infinity'::timestamptz as due_at
+        union all
+        select n.priority, n.due_at
         from level l
         cross join lateral (
+            (select d.priority, d.due_at from delivery d
+             where claim_due.tenant_id is null
+               and d.sink = claim_due.sink and d.lane is null and d.priority < l.priority
+             order by d.priority desc, d.due_at limit 1)
+            union all
+            (select d.priority, d.due_at from delivery d
+             where claim_due.tenant_id is not null
+               and d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
+               and d.priority < l.priority
+             order by d.priority desc, d.due_at limit 1)
+        ) n
+    )
+    select p.place, p.unsettled_id
+    from level l
+    cross join lateral (
+        select a.* from (
             select d.ctid as place,
                    case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
                         then d.message_id end as unsettled_id
             from delivery d
-            where d.sink = claim_due.sink and d.lane is null and d.priority = l.priority
+            where claim_due.tenant_id is null
+              and d.sink = claim_due.sink and d.lane is null and d.priority = l.priority
               and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
               and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
             order by d.due_at, d.message_id
             limit claim_due.room
             for update skip locked
-        ) p
-        where l.due_at <= claim_due.at_time
-        limit claim_due.room;
-    else
-        return query
-        with recursive level as (
-            (select d.priority, d.due_at from delivery d
-             where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
-             order by d.priority desc, d.due_at limit 1)
-            union all
-            select n.priority, n.due_at
-            from level l
-            cross join lateral (
-                select d.priority, d.due_at from delivery d
-                where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
-                  and d.priority < l.priority
-                order by d.priority desc, d.due_at limit 1
-            ) n
-        )
-        select p.place, p.unsettled_id
-        from level l
-        cross join lateral (
+        ) a
+        union all
+        select t.* from (
             select d.ctid as place,
                    case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
                         then d.message_id end as unsettled_id
             from delivery d
-            where d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
+            where claim_due.tenant_id is not null
+              and d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
               and d.priority = l.priority
               and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
               and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
             order by d.due_at, d.message_id
             limit claim_due.room
             for update skip locked
-        ) p
-        where l.due_at <= claim_due.at_time
-        limit claim_due.room;
-    end if;
+        ) t
+    ) p
+    where l.due_at <= claim_due.at_time
+    limit claim_due.room;
 end
 $$;
 comment on function :"schema".claim_due(text, uuid, integer, timestamptz, integer, timestamptz) is

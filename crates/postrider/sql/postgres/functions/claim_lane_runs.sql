@@ -30,22 +30,8 @@ as $$
 begin
     return query
     with recursive hop as (
-        select h.lane, h.open, 1 as hops
-        from (
-            (select d.lane, d.due_at <= claim_lane_runs.at_time
-                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open
-             from delivery d
-             where claim_lane_runs.tenant_id is null and d.sink = claim_lane_runs.sink
-               and d.lane > claim_lane_runs.after_lane and d.lane is not null
-             order by d.lane, d.sequence_id limit 1)
-            union all
-            (select d.lane, true
-             from delivery d
-             where claim_lane_runs.tenant_id is not null and d.sink = claim_lane_runs.sink
-               and d.tenant_id = claim_lane_runs.tenant_id and d.lane > claim_lane_runs.after_lane and d.lane is not null
-             order by d.lane limit 1)
-        ) h
-        where claim_lane_runs.up_to_lane is null or h.lane <= claim_lane_runs.up_to_lane
+        -- No lane, only where the first hop begins.
+        select claim_lane_runs.after_lane collate "C" as lane, false as open, 0 as hops
         union all
         select n.lane, n.open, l.hops + 1
         from hop l
@@ -53,14 +39,21 @@ begin
             (select d.lane, d.due_at <= claim_lane_runs.at_time
                     and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open
              from delivery d
-             where claim_lane_runs.tenant_id is null and d.sink = claim_lane_runs.sink
-               and d.lane > l.lane and d.lane is not null
+             where claim_lane_runs.tenant_id is null
+               and d.sink = claim_lane_runs.sink and d.lane > l.lane and d.lane is not null
              order by d.lane, d.sequence_id limit 1)
             union all
-            (select d.lane, true
+            -- The lowest number of a tenant in a lane need not be the lane's: its head is asked for.
+            (select d.lane,
+                    (select h.due_at <= claim_lane_runs.at_time
+                            and (h.lease_expires_at is null or h.lease_expires_at <= claim_lane_runs.at_time)
+                     from delivery h
+                     where h.sink = claim_lane_runs.sink and h.lane = d.lane and h.lane is not null
+                     order by h.sequence_id limit 1)
              from delivery d
-             where claim_lane_runs.tenant_id is not null and d.sink = claim_lane_runs.sink
-               and d.tenant_id = claim_lane_runs.tenant_id and d.lane > l.lane and d.lane is not null
+             where claim_lane_runs.tenant_id is not null
+               and d.sink = claim_lane_runs.sink and d.tenant_id = claim_lane_runs.tenant_id
+               and d.lane > l.lane and d.lane is not null
              order by d.lane limit 1)
         ) n
         where l.hops < claim_lane_runs.hop_limit
