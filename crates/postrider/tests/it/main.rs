@@ -8,6 +8,7 @@ mod claim;
 mod complete;
 mod costs;
 mod enqueue;
+mod house;
 mod identities;
 mod input;
 mod lanes;

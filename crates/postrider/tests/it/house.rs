@@ -1,0 +1,76 @@
+//! House rules that a reviewer should not have to remember: a test that the documentation names exists, its links lead
+//! somewhere, and every SQL function is commented and pins its search path. Reads files only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Markdown page of the project.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for folder in [root(), root().join("docs"), root().join("docs/decisions")] {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    assert!(pages.len() > 10, "the pages are not where this test looks for them");
+    pages
+}
+
+/// What stands between two marks, for every pair of them in a line.
+fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<Item = &'a str> {
+    text.lines().flat_map(move |line| line.split(open).skip(1).filter_map(move |rest| rest.split(close).next()))
+}
+
+#[test]
+fn tests_named_in_the_documentation_exist() {
+    let folder = root().join("crates/postrider/tests/it");
+    let mut named = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for code in text.split('`').skip(1).step_by(2) {
+            let Some((module, test)) = code.split_once("::") else { continue };
+            let Ok(source) = fs::read_to_string(folder.join(format!("{module}.rs"))) else { continue };
+            named += 1;
+            assert!(source.contains(&format!("fn {test}(")), "{} names {code}, which does not exist", page.display());
+        }
+    }
+    assert!(named > 30, "only {named} tests are named: the pages are not read as they should be");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in between(&text, "](", ")") {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || target.contains("://") {
+                continue;
+            }
+            assert!(page.parent().unwrap().join(file).exists(), "{} links to {target}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_function_is_commented_and_pins_its_path() {
+    for entry in fs::read_dir(root().join("crates/postrider/sql/postgres/functions")).unwrap() {
+        let path = entry.unwrap().path();
+        let sql = fs::read_to_string(&path).unwrap();
+        let functions = sql.matches("create or replace function").count();
+        let name = path.display();
+        assert!(sql.starts_with("-- "), "{name} does not say what it is for");
+        assert_eq!(sql.matches("comment on function").count(), functions, "{name}: a comment for each function");
+        assert_eq!(
+            sql.matches("set search_path = pg_catalog, :\"schema\", pg_temp").count(),
+            functions,
+            "{name}: a pinned path for each function"
+        );
+        assert!(
+            !sql.contains("interval '7") && !sql.contains("interval '30"),
+            "{name}: durations belong into the settings"
+        );
+    }
+}
