@@ -31,10 +31,10 @@ fn tests_named_in_the_documentation_exist() {
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         for code in text.split('`').skip(1).step_by(2) {
-            let Some((module, test)) = code.split_once("::") else { continue };
+            let Some((module, name)) = code.split_once("::") else { continue };
             let Ok(source) = fs::read_to_string(folder.join(format!("{module}.rs"))) else { continue };
             named += 1;
-            assert!(source.contains(&format!("fn {test}(")), "{} names {code}, which does not exist", page.display());
+            assert!(source.contains(&format!("fn {name}(")), "{} names {code}, which does not exist", page.display());
         }
     }
     assert!(named > 30, "only {named} tests are named: the pages are not read as they should be");
