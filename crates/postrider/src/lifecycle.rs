@@ -170,7 +170,9 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn failure(&self) -> Option<&Failure> {
+    /// Why it failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Dispatched => None,
             Self::Retryable { failure, .. } | Self::Failed(failure) => Some(failure),
