@@ -1,6 +1,7 @@
 //! The cluster that every private server is a copy of: initialised, with a migrated database, cleanly shut down. It is
-//! made once for each server version and set of migrations, kept in the cache, and never started again; parallel test
-//! processes wait for the one that makes it. Called by the cluster only.
+//! made once for each server version, set of migrations and day (migrating makes partitions for the days ahead), kept in
+//! the cache, and never started again; parallel test processes wait for the one that makes it. Called by the cluster
+//! only.
 
 use std::{
     fs::{self, File},
@@ -31,6 +32,7 @@ const LAYOUT: u32 = 1;
 const KEEP_UNUSED: Duration = Duration::from_hours(24);
 /// As much of the fingerprint as a file name needs.
 const FINGERPRINT_CHARS: usize = 16;
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 const UNFINISHED_PREFIX: &str = ".building-";
 
 async fn migrate_template(client: &mut Client) -> Result<()> {
@@ -66,7 +68,8 @@ fn key(binaries: &Binaries, account: Account) -> String {
     let version: String =
         binaries.version_text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
     let fingerprint: String = postrider::migrate::fingerprint().chars().take(FINGERPRINT_CHARS).collect();
-    format!("{version}-{fingerprint}-{}-{LAYOUT}", account.uid)
+    let day = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / SECONDS_PER_DAY);
+    format!("{version}-{fingerprint}-{day}-{}-{LAYOUT}", account.uid)
 }
 
 /// Marks it as used, too; that keeps other branches from removing it while it is being copied.
