@@ -81,7 +81,7 @@ pub struct ListFilter {
     pub sink: Option<String>,
     /// Enqueued before this one: for the next page.
     pub before: Option<Uuid>,
-    /// At most this many.
+    /// At most this many, and the other deliveries of the last message: a page ends between two messages.
     pub limit: u32,
 }
 
@@ -221,22 +221,24 @@ impl PostgresStore {
         // What is still to be delivered is read from the small hot table; only `delivered` and no state read history.
         let sql = match filter.state {
             Some(ListState::Pending | ListState::Leased | ListState::Dead) => {
-                "select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, d.state, \
-                 d.attempt_no, d.due_at \
+                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
+                 d.state, d.attempt_no, d.due_at \
                  from outbox.deliveries d join outbox.messages m on m.message_id = d.message_id \
                  where d.state = $1 and ($2::text is null or m.topic = $2) and ($3::uuid is null or m.tenant_id = $3) \
                  and ($4::text is null or m.lane = $4) and ($5::text is null or d.sink = $5) \
-                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc, d.sink limit $7"
+                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
+                 order by message_id desc, sink"
             }
             Some(ListState::Delivered) | None => {
-                "select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
+                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
                  coalesce(d.state, 'delivered') as state, d.attempt_no, d.due_at \
                  from outbox.messages m left join outbox.deliveries d on d.message_id = m.message_id \
                  where ($1::text is null or d.state is null) and ($2::text is null or m.topic = $2) \
                  and ($3::uuid is null or m.tenant_id = $3) and ($4::text is null or m.lane = $4) \
                  and ($5::text is null or d.sink = $5 or (d.sink is null and exists (select from outbox.attempts a \
                  where a.message_id = m.message_id and a.sink = $5 and a.state = 'DISPATCHED'))) \
-                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc, d.sink limit $7"
+                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
+                 order by message_id desc, sink"
             }
         };
         let rows = self

@@ -11,6 +11,7 @@ mod enqueue;
 mod house;
 mod identities;
 mod input;
+mod inspect;
 mod lanes;
 mod migrate;
 mod model;
