@@ -56,9 +56,9 @@ async fn every_state_is_listed() {
             [(topic.as_str(), state.as_str())]
         );
     }
-    let story = store.show(held[0].id).await.unwrap().unwrap();
+    let detail = store.show(held[0].id).await.unwrap().unwrap();
     assert_eq!(
-        (story.attempts.len(), story.attempts[0].state.as_str(), story.deliveries[0].state.as_str()),
+        (detail.attempts.len(), detail.attempts[0].state.as_str(), detail.deliveries[0].state.as_str()),
         (1, "FAILED", "dead")
     );
     assert!(store.show(Uuid::new_v4()).await.unwrap().is_none());
