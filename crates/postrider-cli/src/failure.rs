@@ -1,7 +1,6 @@
 //! A failed command, in words for a person or as JSON for a program, always on stderr. Made from the library's errors
 //! and by the commands; printed by `main` alone. It must never hold the database URL, which may hold a password.
 
-use std::error::Error as _;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
@@ -129,28 +128,10 @@ impl Report {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (code, hint) = ExitCode::of(&error);
-        let failure = Self::new(code, in_short(&error));
+        let failure = Self::new(code, error.in_short());
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     }
-}
-
-/// The error and its causes in one line, without saying anything twice.
-pub(crate) fn in_short(error: &Error) -> String {
-    let mut words = error.to_string();
-    // What the server said is in the error's own text.
-    if matches!(error, Error::Postgres(driver) if driver.as_db_error().is_some()) {
-        return words;
-    }
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words = format!("{words}: {cause_words}");
-        }
-        source = cause.source();
-    }
-    words
 }

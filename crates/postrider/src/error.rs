@@ -129,6 +129,32 @@ pub enum Error {
     Sqlx(#[source] sqlx::Error),
 }
 
+impl Error {
+    /// The error and its causes in one line, without saying anything twice: for a log or a terminal.
+    #[must_use]
+    pub fn in_short(&self) -> String {
+        // What the server said is in the error's own text.
+        #[cfg(feature = "tokio-postgres")]
+        if matches!(self, Self::Postgres(driver) if driver.as_db_error().is_some()) {
+            return self.to_string();
+        }
+        words_and_causes(self)
+    }
+}
+
+pub(crate) fn words_and_causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.contains(&cause_words) {
+            words = format!("{words}: {cause_words}");
+        }
+        source = cause.source();
+    }
+    words
+}
+
 /// Why a message was refused before the database was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

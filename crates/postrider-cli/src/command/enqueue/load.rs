@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::batches::{self, BadLine, Batch};
 use crate::exit_code::ExitCode;
-use crate::failure::{Failure, Progress, Result, in_short};
+use crate::failure::{Failure, Progress, Result};
 use crate::humane;
 use crate::output::Output;
 
@@ -134,9 +134,9 @@ impl Load<'_> {
         };
         let line = index.and_then(|index| batch.lines.get(index).copied());
         let message = match (line, batch.lines.first(), batch.lines.last()) {
-            (Some(line), ..) => format!("line {line}: {}", in_short(&error)),
-            (None, Some(first), Some(last)) => format!("lines {first} to {last}: {}", in_short(&error)),
-            _ => in_short(&error),
+            (Some(line), ..) => format!("line {line}: {}", error.in_short()),
+            (None, Some(first), Some(last)) => format!("lines {first} to {last}: {}", error.in_short()),
+            _ => error.in_short(),
         };
         self.stopped(code, &message, line)
     }
@@ -188,7 +188,8 @@ impl Load<'_> {
     fn unknown(&self, error: &Error, batch: &Batch) -> Failure {
         let (first, last) = (batch.lines.first().copied().unwrap_or(0), batch.lines.last().copied().unwrap_or(0));
         let Account { enqueued, duplicates, next_line, .. } = self.account;
-        let message = format!("the connection broke while lines {first} to {last} were committed: {}", in_short(error));
+        let message =
+            format!("the connection broke while lines {first} to {last} were committed: {}", error.in_short());
         let hint = format!(
             "look whether line {first} is there (`postrider list`), then go on with line {next_line} if not, with line {} \
              if it is",

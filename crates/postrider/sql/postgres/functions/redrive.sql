@@ -38,10 +38,6 @@ begin
     resurrected as (
         delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink
     ),
-    tail as materialized (
-        select l.sink, l.lane, lane_reach(l.sink, l.lane) as lane_tail
-        from (select distinct c.sink, c.lane from chosen c where not c.parked and c.lane is not null) l
-    ),
     unparked as (
         update delivery d set due_at = v_now, attempt_count = 0
         from chosen c
@@ -49,11 +45,12 @@ begin
     ),
     put_back as (
         insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, attempt_no, lane_tail)
-        select c.message_id, v_now, c.priority, c.sequence_id, c.tenant_id, c.sink, c.lane, c.attempt_no,
-               t.lane_tail
-        from chosen c left join tail t on t.sink = c.sink and t.lane = c.lane
-        where not c.parked
-        order by c.message_id, c.sink
+        -- Asked once for each lane, and without a join: here that would compare every letter with every lane.
+        select f.message_id, v_now, f.priority, f.sequence_id, f.tenant_id, f.sink, f.lane, f.attempt_no,
+               max(case when f.nth = 1 and f.lane is not null then lane_reach(f.sink, f.lane) end)
+                   over (partition by f.sink, f.lane)
+        from (select c.*, row_number() over (partition by c.sink, c.lane) as nth from chosen c where not c.parked) f
+        order by f.message_id, f.sink
         on conflict do nothing
     )
     select count(*) into v_count from chosen;

@@ -36,15 +36,13 @@ begin
           and (replay.topic is null or m.topic = replay.topic)
           and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay.sink)
     ),
-    reach as materialized (
-        select l.lane, lane_reach(replay.sink, l.lane) as lane_tail
-        from (select distinct c.lane from chosen c where c.lane is not null) l
-    ),
     put as (
         insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
-        select c.id, clock_timestamp(), c.priority, c.sequence_id, c.tenant_id, replay.sink, c.lane, r.lane_tail
-        from chosen c left join reach r on r.lane = c.lane
-        order by c.id
+        select f.id, clock_timestamp(), f.priority, f.sequence_id, f.tenant_id, replay.sink, f.lane,
+               max(case when f.nth = 1 and f.lane is not null then lane_reach(replay.sink, f.lane) end)
+                   over (partition by f.lane)
+        from (select c.*, row_number() over (partition by c.lane) as nth from chosen c) f
+        order by f.id
         on conflict do nothing
         returning d.message_id
     )

@@ -1,7 +1,6 @@
 //! Turns a database URL into a pool, and a failed connection into words. The URL holds a password: nothing here ever
 //! repeats it.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
@@ -10,7 +9,7 @@ use tokio_postgres::config::Host;
 use url::Url;
 
 use super::tls;
-use crate::error::Error;
+use crate::error::{Error, words_and_causes};
 
 /// Connections of one store. A relay needs few: two round trips move a whole batch.
 const MAX_CONNECTIONS: usize = 8;
@@ -26,7 +25,8 @@ pub(super) fn pool(url: &str) -> Result<(Pool, String), Error> {
         return Err(bad_url(format!("it begins with {}://, not postgres://", url.scheme())));
     }
     let tls = tls::Mode::take_from(&mut url)?;
-    let mut config: Config = url.as_str().parse().map_err(|error: tokio_postgres::Error| bad_url(reason(&error)))?;
+    let mut config: Config =
+        url.as_str().parse().map_err(|error: tokio_postgres::Error| bad_url(words_and_causes(&error)))?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
@@ -62,25 +62,12 @@ pub(super) fn explain(target: &str, error: PoolError) -> Error {
             Some(("28P01" | "28000", message)) => format!("{message} (check user and password in the database URL)"),
             Some(("3D000", message)) => format!("{message} (create it, or check the name in the database URL)"),
             Some((_, message)) => message.to_owned(),
-            None => reason(&error),
+            // The driver's own text alone is just "error connecting to server".
+            None => words_and_causes(&error),
         },
         other => other.to_string(),
     };
     Error::Connect { target: target.to_owned(), reason }
-}
-
-/// The driver's words and its causes' in one line; the driver's own text alone is just "error connecting to server".
-fn reason(error: &tokio_postgres::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words = format!("{words}: {cause_words}");
-        }
-        source = cause.source();
-    }
-    words
 }
 
 /// `host:port/database`, from what the driver will really use.
