@@ -5,7 +5,7 @@
 #[cfg(feature = "sqlx")]
 mod sqlx;
 #[cfg(feature = "tokio-postgres")]
-mod tokio_postgres;
+pub(crate) mod tokio_postgres;
 
 use std::time::SystemTime;
 
@@ -57,12 +57,7 @@ impl Outbox {
     /// Writes up to [`MAX_BATCH_MESSAGES`] messages in the caller's transaction, in one round trip. One result for
     /// each message, in the same order.
     pub async fn enqueue_many<E: Enqueue>(&self, tx: E, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
-        if messages.len() > MAX_BATCH_MESSAGES {
-            return Err(Error::BatchTooLarge { count: messages.len(), max: MAX_BATCH_MESSAGES });
-        }
-        for (index, message) in messages.iter().enumerate() {
-            message.check().map_err(|source| Error::InvalidBatch { index, source })?;
-        }
+        check_many(messages)?;
         if messages.is_empty() {
             return Ok(Vec::new());
         }
@@ -83,6 +78,17 @@ impl Outbox {
             self.schema.quoted()
         )
     }
+}
+
+/// What can be checked about a batch before the database is asked.
+pub(crate) fn check_many(messages: &[Message]) -> Result<(), Error> {
+    if messages.len() > MAX_BATCH_MESSAGES {
+        return Err(Error::BatchTooLarge { count: messages.len(), max: MAX_BATCH_MESSAGES });
+    }
+    for (index, message) in messages.iter().enumerate() {
+        message.check().map_err(|source| Error::InvalidBatch { index, source })?;
+    }
+    Ok(())
 }
 
 /// A transaction that messages can be written in. Implemented here for each supported driver, and nowhere else.
@@ -122,7 +128,7 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn from_messages(messages: &'a [Message]) -> Result<Self, InvalidMessage> {
+    pub(crate) fn from_messages(messages: &'a [Message]) -> Result<Self, InvalidMessage> {
         let mut columns = Self::default();
         let keyed = messages.iter().any(|message| message.dedupe_key.is_some());
         columns.dedupe_key = keyed.then(|| messages.iter().map(|message| message.dedupe_key.as_deref()).collect());

@@ -111,6 +111,13 @@ pub enum Error {
         reason: String,
     },
 
+    /// The store cannot tell when something becomes due; polling still finds it.
+    #[error("this connection hears no notifications: {reason}")]
+    CannotListen {
+        /// Why not.
+        reason: String,
+    },
+
     /// The role may not do this.
     #[error("permission denied: {message} (see `postrider migrate roles`)")]
     Denied {

@@ -21,7 +21,6 @@
 mod backoff;
 mod enqueue;
 mod error;
-#[cfg(feature = "postgres")]
 mod inspect;
 mod lifecycle;
 mod message;
@@ -33,9 +32,8 @@ mod store;
 pub use crate::backoff::Backoff;
 pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
-#[cfg(feature = "postgres")]
 pub use crate::inspect::{
-    AttemptRecord, DeliveryRecord, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+    AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,
@@ -44,4 +42,4 @@ pub use crate::message::{Message, limit};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::PostgresStore;
-pub use crate::store::{Pruned, Replay, Store};
+pub use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};

@@ -56,6 +56,12 @@ pub struct Claim {
     pub tenant_id: Option<Uuid>,
     /// At most this many of one lane at once.
     pub lane_run: u32,
+    /// Where to begin to look among messages without a lane: those due before are not seen. Saves a store with old
+    /// traces in front from walking over them; `None` looks from the beginning.
+    pub due_from: Option<SystemTime>,
+    /// Look at every lane, however many are blocked: an empty answer then means that nothing is due. Otherwise a claim
+    /// may stop after some thousand blocked lanes and the next one goes on from there.
+    pub thorough: bool,
 }
 
 impl Claim {
@@ -70,6 +76,8 @@ impl Claim {
             max_attempts: 10,
             tenant_id: None,
             lane_run: 100,
+            due_from: None,
+            thorough: false,
         }
     }
 }
@@ -118,6 +126,9 @@ pub struct Claimed {
     pub attempt_no: i32,
     /// Attempts since the last redrive, this one included: the budget used.
     pub attempt_count: i32,
+    /// How many of the two attempts before this one ended because their lease ran out: 2 means that it was in the hands
+    /// of workers that died, twice in a row.
+    pub lost_leases: i32,
     /// The lease's token.
     pub lease_token: LeaseToken,
     /// When it was claimed, by the database's clock.

@@ -9,15 +9,22 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use crate::enqueue::Enqueued;
 use crate::error::Error;
+use crate::inspect::Inspect;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome};
+use crate::message::Message;
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
 /// Cancellation: dropping a future may leave its statement running in the store. That is safe: a claim nobody received
 /// ends with its lease, and a completion is recorded or not, as a whole.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: Inspect + Send + Sync {
+    /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An
+    /// application that changes data of its own enqueues in its own transaction instead: see [`crate::Outbox`].
+    async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error>;
+
     /// pending → leased. Up to `batch_size` due deliveries of one sink, in delivery order, under one new token. Never
     /// waits for another claimer and never overlaps one. Empty: nothing is due, or the sink is paused.
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error>;
@@ -50,6 +57,28 @@ pub trait Store: Send + Sync {
     /// Drops history older than this (the store's retention if `None`), and never anything undelivered.
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
 
+    /// Makes room for the messages of the next days, where the store needs that. Returns how many partitions are new.
+    async fn make_partitions(&self) -> Result<u64, Error>;
+
+    /// Pauses or resumes a sink, or says what a dead lane head does. It lasts until the next change, whoever restarts.
+    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error>;
+
+    /// Sends new messages to a sink; messages already written keep their sinks. False: the route was there.
+    async fn add_route(&self, route: &Route) -> Result<bool, Error>;
+
+    /// No longer sends new messages there. False: there was no such route.
+    async fn remove_route(&self, route: &Route) -> Result<bool, Error>;
+
+    /// A worker says that it sleeps, for this long at most: from now on it is to be notified. It then claims once more
+    /// (a producer may have looked just before) and waits.
+    async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error>;
+
+    /// A worker says that it is awake: it need not be notified.
+    async fn woke(&self, worker_id: &str) -> Result<(), Error>;
+
+    /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
+    async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
+
     /// Records one delivered message. An error of [`Error::LeaseLost`] is to be logged, never turned into a nack.
     async fn ack(&self, worker_id: &str, claimed: &Claimed) -> Result<(), Error> {
         self.finish(worker_id, claimed, Outcome::Dispatched).await
@@ -70,6 +99,83 @@ pub trait Store: Send + Sync {
     async fn finish(&self, worker_id: &str, claimed: &Claimed, outcome: Outcome) -> Result<(), Error> {
         let completed = self.complete(worker_id, &[Completion::new(claimed, outcome)]).await?;
         if completed.is_empty() { Err(Error::LeaseLost { message_id: claimed.message_id }) } else { Ok(()) }
+    }
+}
+
+/// Hears that something may have become due.
+#[async_trait]
+pub trait Listener: Send {
+    /// Waits for the next news, and takes all that came until now as one. Cancel safe: nothing heard is forgotten. After
+    /// an error the listener is of no use any more: make a new one, and claim, for news may have been missed.
+    async fn news(&mut self) -> Result<(), Error>;
+}
+
+/// Which new messages go to a sink; in the patterns `*` stands for any characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Where they go.
+    pub sink: String,
+    /// Their topic.
+    pub topic: String,
+    /// Their namespace.
+    pub namespace: String,
+}
+
+impl Route {
+    /// Every message of the topic, whatever its namespace.
+    #[must_use]
+    pub fn new(topic: impl Into<String>, sink: impl Into<String>) -> Self {
+        Self { sink: sink.into(), topic: topic.into(), namespace: "*".to_owned() }
+    }
+
+    /// Only of this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+}
+
+/// What to change about a sink; `None` leaves it as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SinkChange {
+    /// Whether its messages wait until it is resumed.
+    pub paused: Option<bool>,
+    /// What a dead lane head does to its lane.
+    pub on_dead: Option<OnDead>,
+}
+
+impl SinkChange {
+    /// Its messages wait.
+    #[must_use]
+    pub fn pause() -> Self {
+        Self { paused: Some(true), on_dead: None }
+    }
+
+    /// Its messages go on.
+    #[must_use]
+    pub fn resume() -> Self {
+        Self { paused: Some(false), on_dead: None }
+    }
+}
+
+/// What a dead lane head does to its lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDead {
+    /// The lane waits for a person: the default.
+    Park,
+    /// The lane goes on without it.
+    Skip,
+}
+
+impl OnDead {
+    /// The word used in SQL and JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Park => "park",
+            Self::Skip => "skip",
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use postrider::{ListFilter, ListState, MessageSummary, PostgresStore};
+use postrider::{Inspect as _, ListFilter, ListState, MessageSummary, PostgresStore};
 use serde::Serialize;
 use uuid::Uuid;
 

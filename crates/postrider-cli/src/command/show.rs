@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::{AttemptRecord, DeliveryRecord, MessageDetail, PostgresStore};
+use postrider::{AttemptRecord, DeliveryRecord, Inspect as _, MessageDetail, PostgresStore};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use postrider::{PostgresStore, SinkStatus};
+use postrider::{Inspect as _, PostgresStore, SinkStatus};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;

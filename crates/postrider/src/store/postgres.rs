@@ -2,6 +2,8 @@
 //! and are not prepared, so everything works through a pooler in transaction mode. No row is written any other way.
 
 mod connect;
+mod inspect;
+mod listen;
 mod tls;
 
 use std::time::{Duration, SystemTime};
@@ -13,11 +15,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql, Type};
 use uuid::Uuid;
 
+use self::connect::Dial;
+use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::Error;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
+use crate::message::Message;
 use crate::migrate;
 use crate::schema::Schema;
-use crate::store::{Pruned, Replay, Store};
+use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -26,8 +31,12 @@ type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 pub struct PostgresStore {
     pool: Pool,
     schema: Schema,
-    target: String,
+    dial: Dial,
 }
+
+/// How many blocked lanes a claim looks at before it stops; a thorough one looks at this many.
+const THOROUGH_HOPS: i32 = 1_000_000;
+const USUAL_HOPS: i32 = 2_000;
 
 impl PostgresStore {
     /// Connects, and checks that the schema is one this build understands.
@@ -42,13 +51,14 @@ impl PostgresStore {
 
     /// Connects without looking at the schema: for migrations.
     pub fn open(url: &str, schema: Schema) -> Result<Self, Error> {
-        let (pool, target) = connect::pool(url)?;
-        Ok(Self { pool, schema, target })
+        let dial = Dial::new(url)?;
+        let pool = connect::pool(&dial)?;
+        Ok(Self { pool, schema, dial })
     }
 
     /// A connection of the pool.
     pub async fn connection(&self) -> Result<Object, Error> {
-        self.pool.get().await.map_err(|error| connect::explain(&self.target, error))
+        self.pool.get().await.map_err(|error| connect::explain(&self.dial, error))
     }
 
     /// The schema the outbox is in.
@@ -69,6 +79,14 @@ impl PostgresStore {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
+    /// For the functions about routes, which say whether they changed something.
+    async fn flag(&self, sql: &str, route: &Route) -> Result<bool, Error> {
+        let rows = self
+            .query(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
+            .await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
+    }
+
     /// For functions that return a set of ids.
     async fn ids(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Uuid>, Error> {
         let rows = self.query(sql, parameters).await?;
@@ -78,14 +96,25 @@ impl PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
+    async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
+        enqueue::check_many(messages)?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let columns = Columns::from_messages(messages)?;
+        let sql = Outbox::new(self.schema.clone()).sql();
+        enqueue::tokio_postgres::write(&**self.connection().await?, &sql, columns).await
+    }
+
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
         let rows = self
             .query(
                 "select message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority, headers, \
-                 payload, body, content_type, occurred_at, due_at, attempt_no, attempt_count, lease_token, claimed_at, \
-                 lease_expires_at \
+                 payload, body, content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases, lease_token, \
+                 claimed_at, lease_expires_at \
                  from outbox.claim(worker_id => $1, batch_size => $2, lease_seconds => $3::text::numeric, sink => $4, \
-                 max_attempts => $5, tenant_id => $6, lane_run => $7)",
+                 max_attempts => $5, tenant_id => $6, lane_run => $7, due_from => coalesce($8, '-infinity'), \
+                 hop_limit => $9)",
                 &[
                     (&claim.worker_id, Type::TEXT),
                     (&int(claim.batch_size), Type::INT4),
@@ -94,6 +123,8 @@ impl Store for PostgresStore {
                     (&int(claim.max_attempts), Type::INT4),
                     (&claim.tenant_id, Type::UUID),
                     (&int(claim.lane_run), Type::INT4),
+                    (&claim.due_from, Type::TIMESTAMPTZ),
+                    (&if claim.thorough { THOROUGH_HOPS } else { USUAL_HOPS }, Type::INT4),
                 ],
             )
             .await?;
@@ -240,6 +271,46 @@ impl Store for PostgresStore {
             dedupe_deleted: count("dedupe_deleted")?,
         })
     }
+
+    async fn make_partitions(&self) -> Result<u64, Error> {
+        self.count("select outbox.make_partitions()", &[]).await
+    }
+
+    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
+        let on_dead = change.on_dead.map(OnDead::as_str);
+        self.query(
+            "select outbox.configure_sink(sink => $1, paused => $2, on_dead => $3)",
+            &[(&sink, Type::TEXT), (&change.paused, Type::BOOL), (&on_dead, Type::TEXT)],
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn add_route(&self, route: &Route) -> Result<bool, Error> {
+        self.flag("select outbox.add_route(sink => $1, topic => $2, namespace => $3)", route).await
+    }
+
+    async fn remove_route(&self, route: &Route) -> Result<bool, Error> {
+        self.flag("select outbox.remove_route(sink => $1, topic => $2, namespace => $3)", route).await
+    }
+
+    async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error> {
+        self.query(
+            "select outbox.sleep(worker_id => $1, seconds => $2::text::numeric)",
+            &[(&worker_id, Type::TEXT), (&seconds(at_most), Type::TEXT)],
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn woke(&self, worker_id: &str) -> Result<(), Error> {
+        self.query("select outbox.woke(worker_id => $1)", &[(&worker_id, Type::TEXT)]).await?;
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Listener>, Error> {
+        Ok(Box::new(listen::PostgresListener::connect(self).await?))
+    }
 }
 
 fn claimed(row: &Row) -> Result<Claimed, Error> {
@@ -267,6 +338,7 @@ fn claimed(row: &Row) -> Result<Claimed, Error> {
         due_at: time(row, "due_at")?,
         attempt_no: row.try_get("attempt_no")?,
         attempt_count: row.try_get("attempt_count")?,
+        lost_leases: row.try_get("lost_leases")?,
         lease_token: LeaseToken(row.try_get("lease_token")?),
         claimed_at: time(row, "claimed_at")?,
         lease_expires_at: time(row, "lease_expires_at")?,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Completion, Error, Failure, Outcome, PostgresStore, Replay, Schema, Store};
+use postrider::{Claim, Completion, Error, Failure, Inspect as _, Outcome, PostgresStore, Replay, Schema, Store};
 use uuid::Uuid;
 
 use crate::support::{

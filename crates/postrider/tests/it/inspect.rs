@@ -1,7 +1,7 @@
 //! What an operator reads through the library: pages of messages that end between two messages, and the whole story of
 //! one. The command line's tests show how it looks.
 
-use postrider::{ListFilter, ListState, PostgresStore, Schema};
+use postrider::{Inspect as _, ListFilter, ListState, PostgresStore, Schema};
 use uuid::Uuid;
 
 use crate::support::{claim_with, complete, enqueue, fresh, mark_delivered};

@@ -3,7 +3,7 @@
 //! is checked to have changed nothing.
 
 use futures_util::future::join_all;
-use postrider::{Claim, Error, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate};
+use postrider::{Claim, Error, Inspect as _, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate};
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
 

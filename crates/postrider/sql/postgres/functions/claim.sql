@@ -130,6 +130,12 @@ begin
     )
     select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
            m.headers, m.payload, m.body, m.content_type, m.occurred_at, l.due_at, l.attempt_no, l.attempt_count,
+           -- Asked only of what was tried before. Two in a row: it may be what kills its workers.
+           case when l.attempt_count > 1 then (
+               select count(*)::integer from attempt a
+               where a.message_id = l.message_id and a.sink = l.sink
+                 and a.attempt_no between l.attempt_no - 2 and l.attempt_no - 1 and a.state = 'ZOMBIE_REQUEUE'
+           ) else 0 end,
            l.lease_token, l.claimed_at, l.lease_expires_at
     from leased l join message m on m.id = l.message_id
     order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;

@@ -285,6 +285,7 @@ create type :"schema".claimed as (
     due_at            timestamptz,
     attempt_no        integer,
     attempt_count     integer,
+    lost_leases       integer,
     lease_token       uuid,
     claimed_at        timestamptz,
     lease_expires_at  timestamptz

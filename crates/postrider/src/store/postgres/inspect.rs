@@ -1,0 +1,174 @@
+//! Answers questions about an outbox in PostgreSQL, through the public views alone.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+use tokio_postgres::Row;
+use tokio_postgres::types::{Json, Type};
+use uuid::Uuid;
+
+use super::PostgresStore;
+use crate::error::Error;
+use crate::inspect::{
+    AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+};
+
+#[async_trait]
+impl Inspect for PostgresStore {
+    async fn now(&self) -> Result<SystemTime, Error> {
+        let rows = self.query("select clock_timestamp()", &[]).await?;
+        match rows.first() {
+            Some(row) => Ok(row.try_get(0)?),
+            None => Ok(SystemTime::now()),
+        }
+    }
+
+    async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
+        let rows = self
+            .query(
+                "select sink, paused, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
+                 recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
+                 from outbox.status order by sink",
+                &[],
+            )
+            .await?;
+        rows.iter().map(sink_status).collect()
+    }
+
+    async fn list(&self, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
+        // What is still to be delivered is read from the small hot table; only `delivered` and no state read history.
+        let sql = match filter.state {
+            Some(ListState::Pending | ListState::Leased | ListState::Dead) => {
+                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
+                 d.state, d.attempt_no, d.due_at \
+                 from outbox.deliveries d join outbox.messages m on m.message_id = d.message_id \
+                 where d.state = $1 and ($2::text is null or m.topic = $2) and ($3::uuid is null or m.tenant_id = $3) \
+                 and ($4::text is null or m.lane = $4) and ($5::text is null or d.sink = $5) \
+                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
+                 order by message_id desc, sink"
+            }
+            Some(ListState::Delivered) | None => {
+                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
+                 coalesce(d.state, 'delivered') as state, d.attempt_no, d.due_at \
+                 from outbox.messages m left join outbox.deliveries d on d.message_id = m.message_id \
+                 where ($1::text is null or d.state is null) and ($2::text is null or m.topic = $2) \
+                 and ($3::uuid is null or m.tenant_id = $3) and ($4::text is null or m.lane = $4) \
+                 and ($5::text is null or d.sink = $5 or (d.sink is null and exists (select from outbox.attempts a \
+                 where a.message_id = m.message_id and a.sink = $5 and a.state = 'DISPATCHED'))) \
+                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
+                 order by message_id desc, sink"
+            }
+        };
+        let rows = self
+            .query(
+                sql,
+                &[
+                    (&filter.state.map(ListState::as_str), Type::TEXT),
+                    (&filter.topic, Type::TEXT),
+                    (&filter.tenant_id, Type::UUID),
+                    (&filter.lane, Type::TEXT),
+                    (&filter.sink, Type::TEXT),
+                    (&filter.before, Type::UUID),
+                    (&i64::from(filter.limit), Type::INT8),
+                ],
+            )
+            .await?;
+        rows.iter().map(message_summary).collect()
+    }
+
+    async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
+        let id: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] = [(&message_id, Type::UUID)];
+        let messages = self.query("select * from outbox.messages where message_id = $1", &id).await?;
+        let Some(row) = messages.first() else { return Ok(None) };
+        let deliveries = self.query("select * from outbox.deliveries where message_id = $1 order by sink", &id).await?;
+        let attempts = self
+            .query("select * from outbox.attempts where message_id = $1 order by completed_at, sink, attempt_no", &id)
+            .await?;
+        let headers: Option<Json<Box<RawValue>>> = row.try_get("headers")?;
+        let payload: Option<Json<Box<RawValue>>> = row.try_get("payload")?;
+        Ok(Some(MessageDetail {
+            message_id,
+            enqueued_at: row.try_get("enqueued_at")?,
+            occurred_at: row.try_get("occurred_at")?,
+            namespace: row.try_get("namespace")?,
+            topic: row.try_get("topic")?,
+            tenant_id: row.try_get("tenant_id")?,
+            lane: row.try_get("lane")?,
+            sequence_id: row.try_get("sequence_id")?,
+            dedupe_key: row.try_get("dedupe_key")?,
+            priority: row.try_get("priority")?,
+            content_type: row.try_get("content_type")?,
+            headers: headers.map(|Json(headers)| headers),
+            payload: payload.map(|Json(payload)| payload),
+            body: row.try_get("body")?,
+            deliveries: deliveries.iter().map(delivery_record).collect::<Result<_, _>>()?,
+            attempts: attempts.iter().map(attempt_record).collect::<Result<_, _>>()?,
+        }))
+    }
+}
+
+fn sink_status(row: &Row) -> Result<SinkStatus, Error> {
+    Ok(SinkStatus {
+        sink: row.try_get("sink")?,
+        paused: row.try_get("paused")?,
+        pending: row.try_get("pending")?,
+        due: row.try_get("due")?,
+        leased: row.try_get("leased")?,
+        expired: row.try_get("expired")?,
+        dead: row.try_get("dead")?,
+        parked_lanes: row.try_get("parked_lanes")?,
+        oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
+        recent: [
+            row.try_get("recent_dispatched")?,
+            row.try_get("recent_retryable")?,
+            row.try_get("recent_failed")?,
+            row.try_get("recent_zombies")?,
+        ],
+        last_success_at: row.try_get("last_success_at")?,
+        last_error_at: row.try_get("last_error_at")?,
+    })
+}
+
+fn message_summary(row: &Row) -> Result<MessageSummary, Error> {
+    Ok(MessageSummary {
+        message_id: row.try_get("message_id")?,
+        enqueued_at: row.try_get("enqueued_at")?,
+        namespace: row.try_get("namespace")?,
+        topic: row.try_get("topic")?,
+        lane: row.try_get("lane")?,
+        sequence_id: row.try_get("sequence_id")?,
+        sink: row.try_get("sink")?,
+        state: row.try_get("state")?,
+        attempt_no: row.try_get("attempt_no")?,
+        due_at: row.try_get("due_at")?,
+    })
+}
+
+fn delivery_record(row: &Row) -> Result<DeliveryRecord, Error> {
+    Ok(DeliveryRecord {
+        sink: row.try_get("sink")?,
+        state: row.try_get("state")?,
+        due_at: row.try_get("due_at")?,
+        attempt_no: row.try_get("attempt_no")?,
+        attempt_count: row.try_get("attempt_count")?,
+        claimed_by: row.try_get("claimed_by")?,
+        lease_expires_at: row.try_get("lease_expires_at")?,
+    })
+}
+
+fn attempt_record(row: &Row) -> Result<AttemptRecord, Error> {
+    Ok(AttemptRecord {
+        sink: row.try_get("sink")?,
+        attempt_no: row.try_get("attempt_no")?,
+        state: row.try_get("state")?,
+        worker_id: row.try_get("worker_id")?,
+        claimed_at: row.try_get("claimed_at")?,
+        completed_at: row.try_get("completed_at")?,
+        latency_ms: row.try_get("latency_ms")?,
+        code: row.try_get("code")?,
+        reference: row.try_get("reference")?,
+        error_code: row.try_get("error_code")?,
+        error_message: row.try_get("error_message")?,
+    })
+}
