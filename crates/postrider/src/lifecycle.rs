@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -135,6 +136,24 @@ pub struct Claimed {
     pub claimed_at: SystemTime,
     /// When the lease ends, by the database's clock.
     pub lease_expires_at: SystemTime,
+}
+
+impl Claimed {
+    /// Decodes the content as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(self.content.as_bytes())
+    }
+}
+
+impl Content {
+    /// The content as it is to be sent: JSON text, or the bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json.get().as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// Why an attempt failed. Codes are for machines, the message is for people.

@@ -1,0 +1,92 @@
+//! Takes one batch through one sink, once: with a deadline, apart from everything else, so that a panic or a hang is the
+//! batch's own. Called by the dispatcher; it records nothing and decides nothing about what comes next.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::Claimed;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument as _, info_span};
+
+use crate::leases::{Held, Hold};
+use crate::outlet::Outlet;
+use crate::relay::Shared;
+use crate::sink::{SinkFailure, Verdict};
+
+/// How long a delivery that was cut off may take to notice before the relay goes on without it.
+const CUT_OFF_WAIT: Duration = Duration::from_secs(1);
+
+/// How one attempt at a batch ended.
+pub(crate) enum Attempted {
+    /// One verdict for each message.
+    Answered(Vec<Verdict>, Duration),
+    /// The lease could not be kept, so the delivery was cut off. Others have the messages or will: say nothing.
+    LeaseLost,
+    /// The relay ends at once, so the delivery was cut off.
+    CutShort,
+}
+
+pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], hold: &Hold) -> Attempted {
+    let messages: Vec<Arc<Claimed>> = batch.iter().map(|held| Arc::clone(&held.message)).collect();
+    let count = messages.len();
+    let sink = Arc::clone(&outlet.sink);
+    let span = span(outlet, &messages);
+    let started = shared.clock.now();
+    let mut delivery =
+        AbortOnDropHandle::new(tokio::spawn(async move { sink.deliver(&messages).await }.instrument(span)));
+    let ended = tokio::select! {
+        joined = &mut delivery => {
+            Attempted::Answered(verdicts(joined, count), shared.clock.now() - started)
+        }
+        () = shared.clock.sleep_until(started + outlet.options.deadline) => {
+            let words = format!("not finished within {:?}", outlet.options.deadline);
+            let late = Verdict::Failed(SinkFailure::retryable(SinkFailure::TIMEOUT, words));
+            Attempted::Answered(vec![late; count], shared.clock.now() - started)
+        }
+        () = hold.lost(&*shared.clock, shared.options.lease_margin()) => Attempted::LeaseLost,
+        () = shared.cut_short.cancelled() => Attempted::CutShort,
+    };
+    if !delivery.is_finished() {
+        // Nothing of it may still be on its way when the lane's next message, or the next relay, comes.
+        delivery.abort();
+        drop(tokio::time::timeout(CUT_OFF_WAIT, delivery).await);
+    }
+    ended
+}
+
+fn span(outlet: &Outlet, messages: &[Arc<Claimed>]) -> tracing::Span {
+    let first = messages.first();
+    info_span!(
+        "attempt",
+        sink = outlet.name,
+        messages = messages.len(),
+        message_id = first.map(|message| tracing::field::display(message.message_id)),
+        topic = first.map(|message| message.topic.as_str()),
+        attempt_no = first.map(|message| message.attempt_no),
+    )
+}
+
+fn verdicts(joined: Result<Vec<Verdict>, JoinError>, count: usize) -> Vec<Verdict> {
+    let failure = match joined {
+        Ok(mut verdicts) => {
+            let none = SinkFailure::retryable(SinkFailure::NO_ANSWER, "the sink gave no answer for this message");
+            verdicts.resize(count, Verdict::Failed(none));
+            return verdicts;
+        }
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => SinkFailure::retryable(SinkFailure::PANIC, format!("the sink panicked: {}", words(&*panic))),
+            Err(error) => SinkFailure::retryable(SinkFailure::ERROR, error.to_string()),
+        },
+    };
+    vec![Verdict::Failed(failure); count]
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

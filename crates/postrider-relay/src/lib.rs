@@ -1,0 +1,50 @@
+//! Delivers what is in an outbox. A [`Relay`] takes messages from a store to sinks: it wakes when something is due,
+//! claims a batch, hands it to a [`Sink`] with a deadline, and records what became of it, fenced by the lease. It runs
+//! as a background task of an application or as the daemon `postrider run`, and as many at once as you like.
+//!
+//! ```no_run
+//! # async fn example(store: std::sync::Arc<dyn postrider::Store>) -> Result<(), postrider_relay::Error> {
+//! use postrider_relay::{Relay, SinkFailure, handler};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! let relay = Relay::builder(store)
+//!     .sink("default", handler(|message| async move {
+//!         println!("{} {}", message.topic, message.message_id);
+//!         Ok::<(), SinkFailure>(())
+//!     }))
+//!     .build()?;
+//! let shutdown = CancellationToken::new();
+//! relay.run(shutdown).await?;
+//! # Ok(()) }
+//! ```
+
+mod attempt;
+mod breaker;
+mod claimer;
+mod clock;
+mod completer;
+mod dispatcher;
+mod error;
+mod keeper;
+mod leases;
+mod options;
+mod outlet;
+mod policy;
+mod reaper;
+mod relay;
+mod room;
+mod sink;
+mod stats;
+pub mod telemetry;
+mod wake;
+
+pub use crate::breaker::BreakerOptions;
+pub use crate::clock::{Clock, TokioClock};
+pub use crate::error::Error;
+pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
+pub use crate::policy::{CodeTable, FailureClass};
+pub use crate::relay::{Relay, RelayBuilder};
+pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+pub use crate::sink::ndjson::NdjsonSink;
+pub use crate::sink::{Batching, Receipt, Sink, SinkFailure, Verdict};
+pub use crate::stats::{Counts, Stats};

@@ -1,0 +1,113 @@
+//! Turns a failure into an outcome: terminal or retryable by its code, and when to try again. Pure, apart from the dice
+//! it is handed; it knows neither store nor clock, and it never looks into a failure's text.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use postrider::{Failure, Outcome};
+use rand::Rng;
+
+use crate::options::RetryOptions;
+use crate::sink::SinkFailure;
+
+/// Whether trying again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// It cannot: the message is dead at once.
+    Terminal,
+    /// It can: the message is due again after the backoff.
+    Retryable,
+}
+
+/// What failure codes mean, code by code. A code that is not in it means what the sink says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeTable(BTreeMap<String, FailureClass>);
+
+impl CodeTable {
+    /// Adds a code.
+    #[must_use]
+    pub fn with(mut self, code: impl Into<String>, class: FailureClass) -> Self {
+        self.0.insert(code.into(), class);
+        self
+    }
+
+    /// What a failure means here.
+    #[must_use]
+    pub fn class_of(&self, failure: &SinkFailure) -> FailureClass {
+        self.0.get(&failure.code).copied().unwrap_or(failure.class)
+    }
+}
+
+/// What to record about a failed attempt.
+pub(crate) fn outcome(
+    failure: SinkFailure,
+    class: FailureClass,
+    attempt_count: i32,
+    retry: &RetryOptions,
+    dice: &mut impl Rng,
+) -> Outcome {
+    let asked_for = failure.retry_after;
+    let failure = Failure::new(failure.code, failure.message);
+    match class {
+        FailureClass::Terminal => Outcome::Failed(failure),
+        FailureClass::Retryable => Outcome::Retryable { retry_after: delay(asked_for, attempt_count, retry, dice), failure },
+    }
+}
+
+/// The backoff, or what the destination asked for if that is longer, up to its cap.
+fn delay(asked_for: Option<Duration>, attempt_count: i32, retry: &RetryOptions, dice: &mut impl Rng) -> Duration {
+    let backoff = retry.backoff.delay(u32::try_from(attempt_count).unwrap_or(1), dice);
+    asked_for.map_or(backoff, |asked_for| backoff.max(asked_for.min(retry.retry_after_max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider::Backoff;
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    fn retry() -> RetryOptions {
+        RetryOptions {
+            backoff: Backoff { base: Duration::from_secs(2), max: Duration::from_secs(60) },
+            max_attempts: 10,
+            retry_after_max: Duration::from_secs(100),
+        }
+    }
+
+    /// Proves P11: codes decide, in the table first, and the text of an error decides nothing.
+    #[test]
+    fn a_code_is_terminal_or_retryable() {
+        let table = CodeTable::default()
+            .with("HTTP_409", FailureClass::Terminal)
+            .with("HTTP_400", FailureClass::Retryable);
+        for (failure, class) in [
+            (SinkFailure::retryable("HTTP_503", "permanent failure, do not retry"), FailureClass::Retryable),
+            (SinkFailure::terminal("HTTP_404", "temporary, please retry"), FailureClass::Terminal),
+            (SinkFailure::retryable("HTTP_409", ""), FailureClass::Terminal),
+            (SinkFailure::terminal("HTTP_400", ""), FailureClass::Retryable),
+        ] {
+            assert_eq!(table.class_of(&failure), class, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_hint_lengthens_the_wait_up_to_its_cap() {
+        let mut dice = StdRng::seed_from_u64(1);
+        let mut wait = |asked_for: Option<u64>, attempts| {
+            delay(asked_for.map(Duration::from_secs), attempts, &retry(), &mut dice).as_secs_f64()
+        };
+        assert!((1.0..=2.0).contains(&wait(None, 1)), "the backoff alone");
+        assert!((wait(Some(30), 1) - 30.0).abs() < f64::EPSILON, "the hint is longer");
+        assert!((wait(Some(86_400), 1) - 100.0).abs() < f64::EPSILON, "the cap");
+        assert!(wait(Some(0), 5) >= 16.0, "a hint never shortens the backoff");
+    }
+
+    #[test]
+    fn a_terminal_failure_is_recorded_as_failed_whatever_it_asks_for() {
+        let failure = SinkFailure::terminal("NO", "never").retry_after(Duration::from_secs(1));
+        let outcome = outcome(failure, FailureClass::Terminal, 1, &retry(), &mut StdRng::seed_from_u64(1));
+        assert_eq!(outcome, Outcome::Failed(Failure::new("NO", "never")));
+    }
+}

@@ -1,0 +1,316 @@
+//! The relay as a whole: put together by the builder, run until it is told to stop, and then taken down so that nothing
+//! is left leased that could have been recorded or handed back. The parts are in their own files; this one starts and
+//! stops them and holds what they share.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider::{Route, Store};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use tokio::sync::{RwLock, Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{info, warn};
+
+use crate::claimer::Claimer;
+use crate::clock::{Clock, TokioClock};
+use crate::completer::{self, Ended};
+use crate::error::Error;
+use crate::leases::{self, Held, Leases};
+use crate::options::{RelayOptions, SinkOptions};
+use crate::outlet::Outlet;
+use crate::room::Room;
+use crate::sink::Sink;
+use crate::stats::{Counts, Stats};
+use crate::wake::{self, Wake};
+use crate::{keeper, reaper, telemetry};
+
+/// Outcomes on their way to the completer. Messages are bounded elsewhere; this only evens out.
+const ENDED_CAPACITY: usize = 4_096;
+/// The longest an answer of the store is waited for, and the shortest: half a lease, within these.
+const ANSWER_MOST: Duration = Duration::from_secs(30);
+const ANSWER_LEAST: Duration = Duration::from_secs(5);
+
+/// Moves messages from a store to sinks.
+pub struct Relay {
+    shared: Arc<Shared>,
+    outlets: Vec<Arc<Outlet>>,
+    routes: Vec<Route>,
+    inbox: mpsc::Receiver<Ended>,
+}
+
+/// Puts a relay together: see [`Relay::builder`].
+pub struct RelayBuilder {
+    store: Arc<dyn Store>,
+    options: RelayOptions,
+    clock: Arc<dyn Clock>,
+    seed: Option<u64>,
+    sinks: Vec<(String, Arc<dyn Sink>, SinkOptions)>,
+    routes: Vec<Route>,
+}
+
+/// Whether to go on when nothing is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Serve,
+    Drain,
+}
+
+/// What the parts share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) options: RelayOptions,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) room: Room,
+    pub(crate) concurrency: Semaphore,
+    pub(crate) leases: Leases,
+    pub(crate) wake: Wake,
+    pub(crate) stats: Arc<Stats>,
+    /// Read while a claim's messages are here, written to deliver one message alone.
+    pub(crate) quarantine: Arc<RwLock<()>>,
+    /// Claim no more, send nothing that is not on its way.
+    pub(crate) stopping: CancellationToken,
+    /// Drop what is on its way too.
+    pub(crate) cut_short: CancellationToken,
+    dice: Mutex<StdRng>,
+    ended: mpsc::Sender<Ended>,
+    store_away: AtomicBool,
+}
+
+/// Why the store gave no answer.
+pub(crate) enum Trouble {
+    Store(postrider::Error),
+    Unanswered,
+}
+
+impl Shared {
+    /// Asks the store, not for ever. Trouble is logged when it begins and when it is over, not each time.
+    pub(crate) async fn ask<T>(
+        &self,
+        what: &'static str,
+        call: impl Future<Output = Result<T, postrider::Error>>,
+    ) -> Result<T, Trouble> {
+        let patience = (self.options.lease / 2).clamp(ANSWER_LEAST, ANSWER_MOST);
+        let trouble = match tokio::time::timeout(patience, call).await {
+            Ok(Ok(answer)) => {
+                if self.store_away.swap(false, Ordering::AcqRel) {
+                    info!("the store answers again");
+                }
+                return Ok(answer);
+            }
+            Ok(Err(error)) => Trouble::Store(error),
+            Err(_) => Trouble::Unanswered,
+        };
+        if !self.store_away.swap(true, Ordering::AcqRel) {
+            let error = match &trouble {
+                Trouble::Store(error) => error.in_short(),
+                Trouble::Unanswered => format!("no answer within {patience:?}"),
+            };
+            warn!(what, error, "the store cannot be asked; trying until it can");
+        }
+        Err(trouble)
+    }
+
+    /// Hands a message to the completer.
+    pub(crate) async fn end(&self, ended: Ended) {
+        // The completer outlives every sender, unless the whole relay is dropped.
+        drop(self.ended.send(ended).await);
+    }
+
+    /// Forgets messages whose lease could not be kept. Others have them, or will.
+    pub(crate) fn give_up(&self, outlet: &Outlet, batch: Vec<Held>) {
+        self.stats.lost(batch.len());
+        telemetry::lost_leases(batch.len());
+        let first = batch.first().map(|held| tracing::field::display(held.message.message_id));
+        warn!(sink = outlet.name, messages = batch.len(), first, "lease lost: these messages are left to others");
+    }
+
+    pub(crate) fn dice(&self) -> MutexGuard<'_, StdRng> {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Relay {
+    /// A relay for this store.
+    #[must_use]
+    pub fn builder(store: Arc<dyn Store>) -> RelayBuilder {
+        RelayBuilder {
+            store,
+            options: RelayOptions::default(),
+            clock: Arc::new(TokioClock),
+            seed: None,
+            sinks: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// What it has done until now; may be kept and read while it runs.
+    #[must_use]
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.shared.stats)
+    }
+
+    /// Delivers until `shutdown` fires, and returns when everything is recorded or handed back: what is on its way gets
+    /// the grace period to finish. While the store is away it waits and goes on by itself.
+    ///
+    /// Dropping the future ends everything at once and loses nothing: what was held returns when its lease ends.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<Counts, Error> {
+        self.go(shutdown, Mode::Serve).await
+    }
+
+    /// Delivers what is due and returns when nothing is: for a scheduler. What fails is due again later and not waited
+    /// for, and neither is a sink that its breaker leaves alone.
+    pub async fn drain(self, shutdown: CancellationToken) -> Result<Counts, Error> {
+        self.go(shutdown, Mode::Drain).await
+    }
+
+    async fn go(self, shutdown: CancellationToken, mode: Mode) -> Result<Counts, Error> {
+        let Self { shared, outlets, routes, inbox } = self;
+        for route in &routes {
+            shared.store.add_route(route).await?;
+        }
+        let all_ended = CancellationToken::new();
+        let mut completer =
+            AbortOnDropHandle::new(tokio::spawn(completer::run(Arc::clone(&shared), inbox, all_ended.clone())));
+        let mut beside = JoinSet::new();
+        beside.spawn(leases::keep_renewing(Arc::clone(&shared)));
+        beside.spawn(reaper::run(Arc::clone(&shared)));
+        if mode == Mode::Serve {
+            beside.spawn(wake::listen(Arc::clone(&shared)));
+            beside.spawn(keeper::run(Arc::clone(&shared)));
+        }
+        let mut claimers = JoinSet::new();
+        for outlet in outlets {
+            claimers.spawn(Claimer::new(Arc::clone(&shared), outlet, mode).run());
+        }
+
+        let mut failed = tokio::select! {
+            () = shutdown.cancelled() => None,
+            ended = all(&mut claimers) => ended.err().map(|error| internal("claimer", &error)),
+            Some(Err(error)) = beside.join_next() => Some(internal("background task", &error)),
+            joined = &mut completer => Some(internal_end("completer", joined)),
+        };
+
+        shared.stopping.cancel();
+        if tokio::time::timeout(shared.options.grace, all(&mut claimers)).await.is_err() {
+            warn!(grace = ?shared.options.grace, "the grace period is over: cutting deliveries short");
+            shared.cut_short.cancel();
+            failed = failed.or(all(&mut claimers).await.err().map(|error| internal("claimer", &error)));
+        }
+        all_ended.cancel();
+        // Bounded by the leases of what is still to be recorded.
+        let patience = if shared.cut_short.is_cancelled() { ANSWER_LEAST } else { shared.options.grace };
+        if !completer.is_finished() && tokio::time::timeout(patience, &mut completer).await.is_err() {
+            shared.cut_short.cancel();
+            drop(tokio::time::timeout(ANSWER_LEAST, completer).await);
+        }
+        if mode == Mode::Serve {
+            drop(tokio::time::timeout(ANSWER_LEAST, shared.store.woke(&shared.options.worker_id)).await);
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(shared.stats.counts()),
+        }
+    }
+}
+
+/// Waits for all of them.
+async fn all(tasks: &mut JoinSet<()>) -> Result<(), JoinError> {
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    Ok(())
+}
+
+fn internal(part: &'static str, error: &JoinError) -> Error {
+    Error::Internal { part, reason: error.to_string() }
+}
+
+fn internal_end(part: &'static str, ended: Result<(), JoinError>) -> Error {
+    Error::Internal { part, reason: ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string()) }
+}
+
+impl RelayBuilder {
+    /// Adds a sink with the default options. Messages go to it by the store's routes; what has no route goes to the sink
+    /// named `default`.
+    #[must_use]
+    pub fn sink(self, name: impl Into<String>, sink: impl Sink) -> Self {
+        self.sink_with(name, sink, SinkOptions::default())
+    }
+
+    /// Adds a sink.
+    #[must_use]
+    pub fn sink_with(mut self, name: impl Into<String>, sink: impl Sink, options: SinkOptions) -> Self {
+        self.sinks.push((name.into(), Arc::new(sink), options));
+        self
+    }
+
+    /// Adds a route to the store when the relay starts. It concerns new messages only, and it stays.
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Sets what concerns the whole relay.
+    #[must_use]
+    pub fn options(mut self, options: RelayOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Another clock than tokio's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Makes the jitter of retries repeatable.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Checks everything and puts the relay together. Nothing is started yet.
+    pub fn build(self) -> Result<Relay, Error> {
+        self.options.check()?;
+        if self.sinks.is_empty() {
+            return Err(Error::Options { reason: "it has no sink: add one with .sink(\"default\", …)".to_owned() });
+        }
+        let mut outlets: Vec<Arc<Outlet>> = Vec::new();
+        for (name, sink, options) in self.sinks {
+            if name.is_empty() || name.len() > postrider::limit::NAME_BYTES {
+                return Err(Error::Options { reason: format!("the sink name {name:?} is not 1 to 255 bytes long") });
+            }
+            if outlets.iter().any(|outlet| outlet.name == name) {
+                return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
+            }
+            options.check(&name, &self.options)?;
+            outlets.push(Arc::new(Outlet::new(name, sink, options)));
+        }
+        let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);
+        let shared = Shared {
+            room: Room::new(self.options.max_messages, self.options.max_bytes),
+            concurrency: Semaphore::new(self.options.concurrency),
+            leases: Leases::default(),
+            wake: Wake::default(),
+            stats: Arc::default(),
+            quarantine: Arc::default(),
+            stopping: CancellationToken::new(),
+            cut_short: CancellationToken::new(),
+            dice: Mutex::new(self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)),
+            ended,
+            store_away: AtomicBool::new(false),
+            store: self.store,
+            options: self.options,
+            clock: self.clock,
+        };
+        Ok(Relay { shared: Arc::new(shared), outlets, routes: self.routes, inbox })
+    }
+}

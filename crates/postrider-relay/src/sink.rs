@@ -1,0 +1,163 @@
+//! Where messages go: the contract every sink keeps, and the words it answers in. Sinks sit under `sink/`. A sink never
+//! sees the store: it says what happened, and the relay records it.
+
+pub(crate) mod handler;
+pub(crate) mod ndjson;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider::Claimed;
+
+use crate::policy::FailureClass;
+
+/// Takes messages to one destination.
+///
+/// **Order.** A batch is in delivery order. Messages of one lane stand in it by sequence, and the relay never has two
+/// batches with messages of one lane on their way at once, in this process or any other. Unless
+/// [`Batching::ordered`] is set, a batch holds at most one message of a lane. If it is set, the sink keeps the order
+/// of each lane at the destination, and when one message of a lane fails it answers [`Verdict::NotSent`] for the later
+/// ones of that lane and does not send them.
+///
+/// **Answer.** One verdict for each message, in the order of the batch. `Delivered` only when the destination has
+/// confirmed that it keeps the message. A missing answer counts as a retryable failure of that message.
+///
+/// **Duplicates.** The relay may deliver a message again whose answer was lost, by crash or by timeout. The message id
+/// is the same each time, and so is the place in the lane: destinations deduplicate by them.
+///
+/// **Deadline and cancellation.** When the deadline passes, the relay shuts down at once, or the lease cannot be kept,
+/// the future is dropped. It must not leave work behind that still sends: what it started it must stop when dropped.
+///
+/// **Concurrency.** `deliver` is called from several tasks at once, up to the sink's concurrency.
+///
+/// **Panics** are caught and count as a retryable failure of every message of the batch. A sink must not block its
+/// thread: blocking work goes to `tokio::task::spawn_blocking`.
+#[async_trait]
+pub trait Sink: Send + Sync + 'static {
+    /// How the sink wants its batches. Asked once, at start.
+    fn batching(&self) -> Batching {
+        Batching::one_by_one()
+    }
+
+    /// Delivers a batch and says what became of each message.
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict>;
+}
+
+/// How a sink wants its batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// At most this many messages.
+    pub max_messages: usize,
+    /// At most this many bytes of content, unless one message alone has more.
+    pub max_bytes: usize,
+    /// Whether several messages of one lane may stand in one batch: the sink keeps their order.
+    pub ordered: bool,
+}
+
+impl Batching {
+    /// One message at a time.
+    #[must_use]
+    pub fn one_by_one() -> Self {
+        Self { max_messages: 1, max_bytes: usize::MAX, ordered: false }
+    }
+
+    /// Up to so many messages at once, each lane in order.
+    #[must_use]
+    pub fn ordered(max_messages: usize) -> Self {
+        Self { max_messages, max_bytes: usize::MAX, ordered: true }
+    }
+
+    /// Up to so many messages at once, at most one of each lane.
+    #[must_use]
+    pub fn unordered(max_messages: usize) -> Self {
+        Self { max_messages, max_bytes: usize::MAX, ordered: false }
+    }
+}
+
+/// What became of one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The destination keeps it.
+    Delivered(Receipt),
+    /// It does not, or did not say so.
+    Failed(SinkFailure),
+    /// It was not sent at all: handed back, as if it had not been claimed.
+    NotSent,
+}
+
+/// What the destination said about a message it took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its reference: an offset, a receipt number.
+    pub reference: Option<String>,
+    /// Its code, such as an HTTP status.
+    pub code: Option<String>,
+}
+
+impl From<()> for Receipt {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+/// Why a message was not delivered. Codes are for machines, the message is for people.
+///
+/// Any error becomes a retryable failure with the code [`SinkFailure::ERROR`], so `?` works in a handler; what must not
+/// be retried is said with [`SinkFailure::terminal`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkFailure {
+    /// A short stable code: `HTTP_503`. Decides, in the sink's table of codes, whether trying again can help.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// Whether trying again can help, unless the table of codes says otherwise.
+    pub class: FailureClass,
+    /// How long the destination asks to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl SinkFailure {
+    /// A handler returned an error without a code.
+    pub const ERROR: &'static str = "ERROR";
+    /// The delivery was not finished at its deadline.
+    pub const TIMEOUT: &'static str = "TIMEOUT";
+    /// The sink panicked.
+    pub const PANIC: &'static str = "PANIC";
+    /// The payload cannot be what the receiver expects.
+    pub const INVALID_PAYLOAD: &'static str = "INVALID_PAYLOAD";
+    /// The sink gave no answer for a message of its batch.
+    pub const NO_ANSWER: &'static str = "NO_ANSWER";
+
+    /// A failure that another try may cure.
+    #[must_use]
+    pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), class: FailureClass::Retryable, retry_after: None }
+    }
+
+    /// A failure that no other try can cure.
+    #[must_use]
+    pub fn terminal(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), class: FailureClass::Terminal, retry_after: None }
+    }
+
+    /// The destination asks to be left alone for this long.
+    #[must_use]
+    pub fn retry_after(mut self, retry_after: Duration) -> Self {
+        self.retry_after = Some(retry_after);
+        self
+    }
+}
+
+/// `SinkFailure` itself is no `std::error::Error`, so that this can be for all that are.
+impl<E: std::error::Error> From<E> for SinkFailure {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        Self::retryable(Self::ERROR, message)
+    }
+}

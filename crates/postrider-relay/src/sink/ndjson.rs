@@ -1,0 +1,154 @@
+//! Writes each message as one line of JSON, to stdout or any other file. What `postrider run` does when no other sink is
+//! given, and how a message is handed to a script. Lines are written whole, in writes that a pipe takes in one piece, so
+//! several relays may share one pipe or one file opened for appending.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use postrider::{Claimed, Content};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Batching, Receipt, Sink, SinkFailure, Verdict};
+
+/// What a pipe takes in one piece (`PIPE_BUF` on Linux). A longer line goes alone.
+const WRITE_BYTES: usize = 4_096;
+/// Messages of one call.
+const MAX_MESSAGES: usize = 500;
+
+/// A sink that writes lines.
+pub struct NdjsonSink {
+    file: Arc<Mutex<File>>,
+    closed: CancellationToken,
+}
+
+impl NdjsonSink {
+    /// To this process's stdout.
+    pub fn stdout() -> io::Result<Self> {
+        Ok(Self::new(io::stdout().as_fd().try_clone_to_owned()?.into()))
+    }
+
+    /// To a file, a pipe, or whatever else it is.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        Self { file: Arc::new(Mutex::new(file)), closed: CancellationToken::new() }
+    }
+
+    /// Fires when nobody reads any more (a closed pipe): what comes after is handed back unsent.
+    #[must_use]
+    pub fn closed(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+}
+
+#[async_trait]
+impl Sink for NdjsonSink {
+    fn batching(&self) -> Batching {
+        Batching::ordered(MAX_MESSAGES)
+    }
+
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
+        if self.closed.is_cancelled() {
+            return vec![Verdict::NotSent; batch.len()];
+        }
+        let mut lines: Vec<Vec<u8>> = Vec::with_capacity(batch.len());
+        for message in batch {
+            match line(message) {
+                Ok(line) => lines.push(line),
+                Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
+            }
+        }
+        let file = Arc::clone(&self.file);
+        match tokio::task::spawn_blocking(move || write(&file, &lines)).await {
+            Ok(Ok(())) => vec![Verdict::Delivered(Receipt::default()); batch.len()],
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.cancel();
+                vec![Verdict::NotSent; batch.len()]
+            }
+            Ok(Err(error)) => vec![Verdict::Failed(SinkFailure::retryable("WRITE", error.to_string())); batch.len()],
+            Err(error) => vec![Verdict::Failed(error.into()); batch.len()],
+        }
+    }
+}
+
+fn write(file: &Mutex<File>, lines: &[Vec<u8>]) -> io::Result<()> {
+    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut piece: Vec<u8> = Vec::with_capacity(WRITE_BYTES);
+    for line in lines {
+        if !piece.is_empty() && piece.len() + line.len() > WRITE_BYTES {
+            file.write_all(&piece)?;
+            piece.clear();
+        }
+        piece.extend_from_slice(line);
+    }
+    file.write_all(&piece)?;
+    file.flush()
+}
+
+/// A message as its line says it. Fields that are not there are left out.
+#[derive(Serialize)]
+struct Line<'a> {
+    message_id: Uuid,
+    namespace: &'a str,
+    topic: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedupe_key: Option<&'a str>,
+    priority: i32,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    /// Base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    occurred_at: String,
+    attempt_no: i32,
+}
+
+fn line(message: &Claimed) -> Result<Vec<u8>, serde_json::Error> {
+    let (payload, body) = match &message.content {
+        Content::Json(payload) => (Some(&**payload), None),
+        Content::Bytes(body) => (None, Some(STANDARD.encode(body))),
+    };
+    let mut line = serde_json::to_vec(&Line {
+        message_id: message.message_id,
+        namespace: &message.namespace,
+        topic: &message.topic,
+        tenant_id: message.tenant_id,
+        lane: message.lane.as_deref(),
+        sequence_id: message.sequence_id,
+        dedupe_key: message.dedupe_key.as_deref(),
+        priority: message.priority,
+        headers: &message.headers,
+        payload,
+        body,
+        content_type: message.content_type.as_deref(),
+        occurred_at: rfc3339(message.occurred_at),
+        attempt_no: message.attempt_no,
+    })?;
+    // A payload keeps its producer's spelling, and JSON may be spelled over several lines.
+    line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
+}
