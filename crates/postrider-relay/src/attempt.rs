@@ -36,17 +36,26 @@ pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], ho
     let started = shared.clock.now();
     let mut delivery =
         AbortOnDropHandle::new(tokio::spawn(async move { sink.deliver(&messages).await }.instrument(span)));
-    let ended = tokio::select! {
-        joined = &mut delivery => {
-            Attempted::Answered(verdicts(joined, count), shared.clock.now() - started)
-        }
-        () = shared.clock.sleep_until(started + outlet.options.deadline) => {
+    let deadline = started + outlet.options.deadline;
+    let margin = shared.options.lease_margin();
+    let joined = tokio::select! {
+        joined = &mut delivery => Some(joined),
+        () = shared.clock.sleep_until(deadline) => None,
+        () = hold.lost(&*shared.clock, margin) => None,
+        () = shared.cut_short.cancelled() => None,
+    };
+    // Asked again, in this order: after a thread was blocked, or the process stood still, several are true at once, and
+    // what came too late is too late.
+    let now = shared.clock.now();
+    let ended = match joined {
+        _ if now + margin >= hold.trusted_until() => Attempted::LeaseLost,
+        _ if now >= deadline => {
             let words = format!("not finished within {:?}", outlet.options.deadline);
             let late = Verdict::Failed(SinkFailure::retryable(SinkFailure::TIMEOUT, words));
-            Attempted::Answered(vec![late; count], shared.clock.now() - started)
+            Attempted::Answered(vec![late; count], now - started)
         }
-        () = hold.lost(&*shared.clock, shared.options.lease_margin()) => Attempted::LeaseLost,
-        () = shared.cut_short.cancelled() => Attempted::CutShort,
+        Some(joined) => Attempted::Answered(verdicts(joined, count), now - started),
+        None => Attempted::CutShort,
     };
     if !delivery.is_finished() {
         // Nothing of it may still be on its way when the lane's next message, or the next relay, comes.
@@ -71,8 +80,7 @@ fn span(outlet: &Outlet, messages: &[Arc<Claimed>]) -> tracing::Span {
 fn verdicts(joined: Result<Vec<Verdict>, JoinError>, count: usize) -> Vec<Verdict> {
     let failure = match joined {
         Ok(mut verdicts) => {
-            let none = SinkFailure::retryable(SinkFailure::NO_ANSWER, "the sink gave no answer for this message");
-            verdicts.resize(count, Verdict::Failed(none));
+            verdicts.resize(count, Verdict::Failed(SinkFailure::no_answer()));
             return verdicts;
         }
         Err(error) => match error.try_into_panic() {

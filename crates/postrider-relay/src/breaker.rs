@@ -136,11 +136,8 @@ mod tests {
     use super::*;
 
     fn breaker() -> (Breaker, Instant) {
-        let options = BreakerOptions {
-            failures: 3,
-            cool_down: Duration::from_secs(1),
-            cool_down_max: Duration::from_secs(3),
-        };
+        let options =
+            BreakerOptions { failures: 3, cool_down: Duration::from_secs(1), cool_down_max: Duration::from_secs(3) };
         (Breaker::new(options), Instant::now())
     }
 

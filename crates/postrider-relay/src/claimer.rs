@@ -46,8 +46,20 @@ enum Next {
     Gather(Instant),
     /// Nothing is due.
     Idle,
+    /// The store or the breaker says: not before then.
     Wait(Instant),
+    /// The relay stops, or everything is drained.
     Done,
+}
+
+/// What to wait for, besides a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Nudge,
+    /// Or until nothing is held.
+    Empty,
+    /// Or until the store has news.
+    News,
 }
 
 impl Claimer {
@@ -73,17 +85,17 @@ impl Claimer {
             self.reap();
             match next {
                 Next::Claim => {}
-                Next::Gather(until) | Next::Wait(until) => self.wait(until, false).await,
+                Next::Gather(until) => self.wait(until, For::Nudge).await,
+                Next::Wait(until) => self.wait(until, For::Empty).await,
+                Next::Idle if self.mode == Mode::Drain => {
+                    self.wait(self.shared.clock.now() + self.shared.options.poll, For::Empty).await;
+                }
                 Next::Idle => {
-                    if self.mode == Mode::Drain {
-                        if self.drained().await {
-                            break;
-                        }
-                    } else if !self.shared.wake.announce(&self.shared).await {
+                    if !self.shared.wake.announce(&self.shared).await {
                         let now = self.shared.clock.now();
                         let poll = now + self.shared.options.poll;
                         let until = self.outlet.next_retry(now).map_or(poll, |retry| retry.min(poll));
-                        self.wait(until, true).await;
+                        self.wait(until, For::News).await;
                     }
                 }
                 Next::Done => break,
@@ -106,21 +118,35 @@ impl Claimer {
         };
         let asked_at = self.shared.clock.now();
         let asked_for = places.count();
-        let claimed = match self.claim(asked_for, asked_at).await {
+        let thorough = self.thorough();
+        let claimed = match self.claim(asked_for, asked_at, thorough).await {
             Ok(claimed) => claimed,
             Err(next) => return next,
         };
         let count = claimed.len();
         if count == 0 {
-            self.outlet.breaker().probe_unused();
-            return Next::Idle;
+            return self.nothing(thorough);
         }
         self.remember(&claimed, asked_for);
         let full = count >= asked_for as usize;
-        let (held, hold, _) = self.hold(claimed, asked_at, Some(beside_others), ahead, places);
-        let held = self.set_suspects_aside(held).await;
-        self.start(held, &hold);
-        if full { Next::Claim } else { Next::Gather(asked_at + self.shared.options.wake_gather) }
+        let (batch, hold, _) = self.hold(claimed, asked_at, Some(beside_others), ahead, places);
+        let batch = self.set_suspects_aside(batch).await;
+        self.start(batch, &hold);
+        match self.mode {
+            _ if full => Next::Claim,
+            Mode::Serve => Next::Gather(asked_at + self.shared.options.wake_gather),
+            Mode::Drain => Next::Idle,
+        }
+    }
+
+    /// A drain looks at every lane when the answer may be the last; nothing else pays for that.
+    fn thorough(&self) -> bool {
+        self.mode == Mode::Drain && self.outlet.held() == 0
+    }
+
+    fn nothing(&self, thorough: bool) -> Next {
+        self.outlet.breaker().probe_unused();
+        if thorough { Next::Done } else { Next::Idle }
     }
 
     /// One claim of one message, delivered while this process holds nothing else.
@@ -134,17 +160,17 @@ impl Claimer {
         };
         let asked_at = self.shared.clock.now();
         self.watermark = None;
-        let claimed = match self.claim(1, asked_at).await {
+        let thorough = self.thorough();
+        let claimed = match self.claim(1, asked_at, thorough).await {
             Ok(claimed) => claimed,
             Err(next) => return next,
         };
         self.wary = claimed.iter().any(|message| message.lost_leases >= self.outlet.options.suspect_after());
         if claimed.is_empty() {
-            self.outlet.breaker().probe_unused();
-            return Next::Idle;
+            return self.nothing(thorough);
         }
-        let (held, hold, ended) = self.hold(claimed, asked_at, None, ahead, places);
-        self.start(held, &hold);
+        let (batch, hold, ended) = self.hold(claimed, asked_at, None, ahead, places);
+        self.start(batch, &hold);
         drop(hold);
         ended.cancelled().await;
         Next::Claim
@@ -155,7 +181,11 @@ impl Claimer {
         let now = self.shared.clock.now();
         let most = match self.outlet.breaker().allowed(now) {
             Allowed::Everything => self.outlet.options.batch_size,
-            Allowed::Ramp(most) => most.min(self.outlet.options.batch_size),
+            // Counting what is on its way: the next come when these have ended.
+            Allowed::Ramp(most) => match most.saturating_sub(u32::try_from(self.outlet.held()).unwrap_or(u32::MAX)) {
+                0 => return Err(Next::Wait(now + self.shared.options.poll)),
+                more => more.min(self.outlet.options.batch_size),
+            },
             Allowed::Probe => 1,
             // A drain does not wait for a sink to come back.
             Allowed::NothingUntil(_) if self.mode == Mode::Drain => return Err(Next::Done),
@@ -177,27 +207,32 @@ impl Claimer {
         Some((ahead, places))
     }
 
-    async fn claim(&mut self, batch_size: u32, asked_at: Instant) -> Result<Vec<Claimed>, Next> {
+    async fn claim(&mut self, batch_size: u32, asked_at: Instant, thorough: bool) -> Result<Vec<Claimed>, Next> {
         let sweep = self.watermark.is_none() || asked_at >= self.sweep_at;
-        let due_from = if sweep { None } else { self.watermark };
-        let claim = Claim { due_from, ..self.claim_of(batch_size) };
+        let claim = Claim {
+            worker_id: self.shared.options.worker_id.clone(),
+            sink: self.outlet.name.clone(),
+            batch_size,
+            lease: self.shared.options.lease,
+            max_attempts: self.outlet.options.retry.max_attempts,
+            tenant_id: self.outlet.options.tenant_id,
+            lane_run: self.outlet.options.lane_run,
+            due_from: if sweep { None } else { self.watermark },
+            thorough,
+        };
         // Not given up when the relay stops: what it leases must be handed back.
-        match self.shared.ask("claim", self.shared.store.claim(&claim)).await {
-            Ok(claimed) => {
-                self.away = STORE_AWAY_FIRST;
-                if sweep {
-                    let now = self.shared.clock.now();
-                    self.sweep_at = now + (now - asked_at) * SWEEP_SHARE;
-                }
-                Ok(claimed)
-            }
-            Err(_) => {
-                self.outlet.breaker().probe_unused();
-                let pause = self.away;
-                self.away = (self.away * 2).min(STORE_AWAY_MOST);
-                Err(Next::Wait(self.shared.clock.now() + pause))
-            }
+        let Ok(claimed) = self.shared.ask("claim", self.shared.store.claim(&claim)).await else {
+            self.outlet.breaker().probe_unused();
+            let pause = self.away;
+            self.away = (self.away * 2).min(STORE_AWAY_MOST);
+            return Err(Next::Wait(self.shared.clock.now() + pause));
+        };
+        self.away = STORE_AWAY_FIRST;
+        if sweep {
+            let now = self.shared.clock.now();
+            self.sweep_at = now + (now - asked_at) * SWEEP_SHARE;
         }
+        Ok(claimed)
     }
 
     /// Where the next claim may begin to look. Only after a full claim of one priority is everything before it taken;
@@ -226,7 +261,7 @@ impl Claimer {
         let (hold, ended) = Hold::new(token, ids, asked_at + self.shared.options.lease, beside_others);
         self.shared.leases.add(&hold);
         let mut ahead = ahead;
-        let held = claimed
+        let batch = claimed
             .into_iter()
             .map(|message| {
                 self.outlet.one_more();
@@ -239,7 +274,7 @@ impl Claimer {
                 }
             })
             .collect();
-        (held, hold, ended)
+        (batch, hold, ended)
     }
 
     /// Hands back what may be what kills its workers, and what follows it in its lane. The next claim takes it alone.
@@ -267,58 +302,19 @@ impl Claimer {
         kept
     }
 
-    fn start(&mut self, held: Vec<Held>, hold: &Arc<Hold>) {
-        for unit in dispatcher::units(held, self.outlet.batching) {
+    fn start(&mut self, batch: Vec<Held>, hold: &Arc<Hold>) {
+        for unit in dispatcher::units(batch, self.outlet.batching) {
             let (shared, outlet, hold) = (Arc::clone(&self.shared), Arc::clone(&self.outlet), Arc::clone(hold));
             self.units.spawn(dispatcher::deliver(shared, outlet, hold, unit));
         }
     }
 
-    /// Whether nothing is due, looked at as thoroughly as it takes. Waits for what is on its way first.
-    async fn drained(&mut self) -> bool {
-        if self.outlet.held() > 0 {
-            let soon = self.shared.clock.now() + self.shared.options.poll;
-            self.wait(soon, false).await;
-            return false;
-        }
-        let claim = Claim { thorough: true, ..self.claim_of(1) };
-        let Some((ahead, places)) = self.room(1).await else { return true };
-        let asked_at = self.shared.clock.now();
-        let beside_others = Arc::clone(&self.shared.quarantine).read_owned().await;
-        match self.shared.ask("claim", self.shared.store.claim(&claim)).await {
-            Ok(claimed) if claimed.is_empty() => true,
-            Ok(claimed) => {
-                let (held, hold, _) = self.hold(claimed, asked_at, Some(beside_others), ahead, places);
-                let held = self.set_suspects_aside(held).await;
-                self.start(held, &hold);
-                false
-            }
-            Err(_) => {
-                self.wait(asked_at + STORE_AWAY_MOST, false).await;
-                false
-            }
-        }
-    }
-
-    fn claim_of(&self, batch_size: u32) -> Claim {
-        Claim {
-            worker_id: self.shared.options.worker_id.clone(),
-            sink: self.outlet.name.clone(),
-            batch_size,
-            lease: self.shared.options.lease,
-            max_attempts: self.outlet.options.retry.max_attempts,
-            tenant_id: self.outlet.options.tenant_id,
-            lane_run: self.outlet.options.lane_run,
-            due_from: None,
-            thorough: false,
-        }
-    }
-
-    async fn wait(&mut self, until: Instant, for_news: bool) {
+    async fn wait(&mut self, until: Instant, wait_for: For) {
         tokio::select! {
             () = self.shared.clock.sleep_until(until) => {}
             () = self.outlet.nudge.notified() => {}
-            _ = self.news.changed(), if for_news => {}
+            () = self.outlet.emptied.notified(), if wait_for == For::Empty => {}
+            _ = self.news.changed(), if wait_for == For::News => {}
             () = self.shared.stopping.cancelled() => {}
         }
     }

@@ -104,7 +104,10 @@ async fn complete(shared: &Shared, outcomes: Vec<(Held, Completion)>) {
                 } else {
                     shared.stats.lost(helds.len());
                     telemetry::lost_leases(helds.len());
-                    warn!(messages = helds.len(), "the store was away for longer than the leases: these outcomes are not recorded and the messages are delivered again");
+                    warn!(
+                        messages = helds.len(),
+                        "the store was away for longer than the leases: these outcomes are not recorded and the messages are delivered again"
+                    );
                 }
             }
         }
@@ -120,7 +123,9 @@ fn recorded(shared: &Shared, helds: Vec<Held>, completions: &[Completion], compl
     for (held, completion) in helds.iter().zip(completions) {
         let outlet = &held.outlet;
         let Some(dead) = dead.get(&(completion.message_id, outlet.name.as_str())) else {
-            lost.push(completion.message_id);
+            if held.hold.lose(completion.message_id) {
+                lost.push(completion.message_id);
+            }
             continue;
         };
         let state = completion.outcome.state();

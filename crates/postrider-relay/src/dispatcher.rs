@@ -128,7 +128,9 @@ async fn deliver_batch(
     }
     // A lease may have ended while it waited for its turn, or while the whole process stood still.
     let trusted = hold.trusted_until().checked_sub(shared.options.lease_margin());
-    if trusted.is_none_or(|until| shared.clock.now() >= until) || batch.iter().any(|held| !hold.holds(held.message.message_id)) {
+    if trusted.is_none_or(|until| shared.clock.now() >= until)
+        || batch.iter().any(|held| !hold.holds(held.message.message_id))
+    {
         shared.give_up(outlet, batch);
         return None;
     }

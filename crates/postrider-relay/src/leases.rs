@@ -64,6 +64,11 @@ impl Hold {
         self.ids().contains(&message_id)
     }
 
+    /// Takes a message out whose lease was lost. False: that was known, and said.
+    pub(crate) fn lose(&self, message_id: Uuid) -> bool {
+        self.ids().remove(&message_id)
+    }
+
     /// Waits until the lease can no longer be trusted, however often it is renewed before.
     pub(crate) async fn lost(&self, clock: &dyn Clock, margin: Duration) {
         let mut trust = self.trusted_until.subscribe();
@@ -126,24 +131,23 @@ async fn renew(shared: &Shared, hold: &Hold, lease: Duration) {
         return;
     }
     let asked_at = shared.clock.now();
-    match shared.ask("renew leases", shared.store.renew(hold.token, &message_ids, lease)).await {
-        Ok(renewed) => {
-            let renewed: HashSet<Uuid> = renewed.into_iter().collect();
-            // What ended in the meantime is gone from the set and no loss.
-            let lost: Vec<Uuid> = {
-                let mut ids = hold.ids();
-                let lost = message_ids.into_iter().filter(|id| !renewed.contains(id) && ids.contains(id)).collect();
-                ids.retain(|id| renewed.contains(id));
-                lost
-            };
-            hold.trusted_until.send_replace(asked_at + lease);
-            if !lost.is_empty() {
-                shared.stats.lost(lost.len());
-                telemetry::lost_leases(lost.len());
-                warn!(messages = lost.len(), first = %lost[0], "lease lost: others may have these messages; not sending them");
-            }
-        }
-        // Said by `ask`. The trust runs out by itself.
-        Err(_) => {}
+    // Trouble is said by `ask`, and the trust runs out by itself.
+    let Ok(renewed) = shared.ask("renew leases", shared.store.renew(hold.token, &message_ids, lease)).await else {
+        return;
+    };
+    let renewed: HashSet<Uuid> = renewed.into_iter().collect();
+    // What ended in the meantime is gone from the set and no loss.
+    let lost: Vec<Uuid> = {
+        let mut ids = hold.ids();
+        let lost = message_ids.into_iter().filter(|id| !renewed.contains(id) && ids.contains(id)).collect();
+        ids.retain(|id| renewed.contains(id));
+        lost
+    };
+    // All lost: what is on its way is cut off at once.
+    hold.trusted_until.send_replace(if renewed.is_empty() { asked_at } else { asked_at + lease });
+    if let Some(first) = lost.first() {
+        shared.stats.lost(lost.len());
+        telemetry::lost_leases(lost.len());
+        warn!(messages = lost.len(), %first, "lease lost: others may have these messages; not sending them");
     }
 }

@@ -44,6 +44,7 @@ pub use crate::error::Error;
 pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
 pub use crate::policy::{CodeTable, FailureClass};
 pub use crate::relay::{Relay, RelayBuilder};
+pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::ndjson::NdjsonSink;
 pub use crate::sink::{Batching, Receipt, Sink, SinkFailure, Verdict};

@@ -28,8 +28,10 @@ pub(crate) struct Outlet {
     pub(crate) ahead: Arc<Semaphore>,
     pub(crate) concurrency: Semaphore,
     pub(crate) rate: Option<DefaultDirectRateLimiter>,
-    /// Something changed that the claimer waits for, other than news from the store.
+    /// There may be something to claim: a lane goes on, messages were handed back, the breaker closed.
     pub(crate) nudge: Notify,
+    /// Nothing is held any more.
+    pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
     held: AtomicUsize,
     retries: Mutex<BinaryHeap<Reverse<Instant>>>,
@@ -43,6 +45,7 @@ impl Outlet {
             concurrency: Semaphore::new(options.concurrency),
             rate: options.rate.map(|rate| RateLimiter::direct(Quota::per_second(rate))),
             nudge: Notify::new(),
+            emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
             held: AtomicUsize::new(0),
             retries: Mutex::new(BinaryHeap::new()),
@@ -93,7 +96,7 @@ impl Outlet {
 
     pub(crate) fn one_less(&self) {
         if self.held.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.nudge.notify_one();
+            self.emptied.notify_one();
         }
     }
 

@@ -50,7 +50,9 @@ pub(crate) fn outcome(
     let failure = Failure::new(failure.code, failure.message);
     match class {
         FailureClass::Terminal => Outcome::Failed(failure),
-        FailureClass::Retryable => Outcome::Retryable { retry_after: delay(asked_for, attempt_count, retry, dice), failure },
+        FailureClass::Retryable => {
+            Outcome::Retryable { retry_after: delay(asked_for, attempt_count, retry, dice), failure }
+        }
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
 
     fn retry() -> RetryOptions {
         RetryOptions {
-            backoff: Backoff { base: Duration::from_secs(2), max: Duration::from_secs(60) },
+            backoff: Backoff { base: Duration::from_secs(2), max: Duration::from_mins(1) },
             max_attempts: 10,
             retry_after_max: Duration::from_secs(100),
         }
@@ -79,9 +81,8 @@ mod tests {
     /// Proves P11: codes decide, in the table first, and the text of an error decides nothing.
     #[test]
     fn a_code_is_terminal_or_retryable() {
-        let table = CodeTable::default()
-            .with("HTTP_409", FailureClass::Terminal)
-            .with("HTTP_400", FailureClass::Retryable);
+        let table =
+            CodeTable::default().with("HTTP_409", FailureClass::Terminal).with("HTTP_400", FailureClass::Retryable);
         for (failure, class) in [
             (SinkFailure::retryable("HTTP_503", "permanent failure, do not retry"), FailureClass::Retryable),
             (SinkFailure::terminal("HTTP_404", "temporary, please retry"), FailureClass::Terminal),

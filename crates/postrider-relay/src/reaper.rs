@@ -18,8 +18,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let pause = shared.options.lease.mul_f64(shared.dice().random_range(0.33..0.67));
         shared.clock.sleep_until(shared.clock.now() + pause).await;
         loop {
-            let Ok(ended) =
-                shared.ask("end leases that ran out", shared.store.repair_expired_leases(BATCH_SIZE)).await
+            let Ok(ended) = shared.ask("end leases that ran out", shared.store.repair_expired_leases(BATCH_SIZE)).await
             else {
                 break;
             };

@@ -118,15 +118,16 @@ impl Shared {
     /// Hands a message to the completer.
     pub(crate) async fn end(&self, ended: Ended) {
         // The completer outlives every sender, unless the whole relay is dropped.
-        drop(self.ended.send(ended).await);
+        let _sent = self.ended.send(ended).await;
     }
 
     /// Forgets messages whose lease could not be kept. Others have them, or will.
-    pub(crate) fn give_up(&self, outlet: &Outlet, batch: Vec<Held>) {
+    pub(crate) fn give_up(&self, outlet: &Outlet, mut batch: Vec<Held>) {
+        batch.retain(|held| held.hold.lose(held.message.message_id));
+        let Some(first) = batch.first().map(|held| held.message.message_id) else { return };
         self.stats.lost(batch.len());
         telemetry::lost_leases(batch.len());
-        let first = batch.first().map(|held| tracing::field::display(held.message.message_id));
-        warn!(sink = outlet.name, messages = batch.len(), first, "lease lost: these messages are left to others");
+        warn!(sink = outlet.name, messages = batch.len(), %first, "lease lost: these messages are left to others");
     }
 
     pub(crate) fn dice(&self) -> MutexGuard<'_, StdRng> {

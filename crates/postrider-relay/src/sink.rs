@@ -1,6 +1,7 @@
 //! Where messages go: the contract every sink keeps, and the words it answers in. Sinks sit under `sink/`. A sink never
 //! sees the store: it says what happened, and the relay records it.
 
+pub(crate) mod checked;
 pub(crate) mod handler;
 pub(crate) mod ndjson;
 
@@ -128,6 +129,10 @@ impl SinkFailure {
     pub const INVALID_PAYLOAD: &'static str = "INVALID_PAYLOAD";
     /// The sink gave no answer for a message of its batch.
     pub const NO_ANSWER: &'static str = "NO_ANSWER";
+
+    pub(crate) fn no_answer() -> Self {
+        Self::retryable(Self::NO_ANSWER, "the sink gave no answer for this message")
+    }
 
     /// A failure that another try may cure.
     #[must_use]

@@ -6,6 +6,7 @@
 --   are looked at; the caller goes on from the last one.
 -- A lane is free when its lowest number is due, unleased (or its lease has ended), and no lease lives on the numbers
 -- handed out together with it (lane_tail): a lane is in one hand at a time.
+-- A head that failed and was put off goes alone: if it fails again, nothing behind it was leased in vain.
 -- Lock, then check: a row that changed since this statement began is not taken (its xmin tells), and neither is
 -- anything behind it in its lane.
 -- Returns what claim_due returns, and the lane with the last number picked from it. Zero rows: every lane up to
@@ -76,14 +77,16 @@ begin
                                where t.sink = claim_lane_runs.sink and t.lane = l.lane and t.lane is not null
                                  and t.sequence_id > w.sequence_id and t.sequence_id <= w.lane_tail
                                  and t.lease_expires_at > claim_lane_runs.at_time))) over low_to_high as all_free,
-                           bool_or(w.exhausted) over low_to_high as one_exhausted
+                           bool_or(w.exhausted) over low_to_high as one_exhausted,
+                           first_value(w.attempt_count) over low_to_high > 0
+                           and first_value(w.due_at) over low_to_high > w.due_at as behind_a_retry
                     from (
                         select d.ctid as place, d.sequence_id, d.xmin as version, d.lane_tail,
                                row_number() over (order by d.sequence_id) as nth,
                                d.due_at <= claim_lane_runs.at_time
                                and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                                and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free,
-                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted
+                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted, d.attempt_count, d.due_at
                         from delivery d
                         where l.open and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
                         order by d.sequence_id
@@ -92,7 +95,7 @@ begin
                     window low_to_high as (order by w.sequence_id)
                 ) p
                 join delivery d on d.ctid = p.place
-                where p.all_free and (p.nth = 1 or not p.one_exhausted)
+                where p.all_free and (p.nth = 1 or not (p.one_exhausted or p.behind_a_retry))
                   and d.xmin = p.version and d.due_at <= claim_lane_runs.at_time
                   and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                 order by p.nth

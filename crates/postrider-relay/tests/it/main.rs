@@ -1,0 +1,13 @@
+//! The relay against real stores: one integration binary, one module for each promise.
+
+mod breaker;
+mod flow;
+mod handlers;
+mod idle_latency;
+mod kill;
+mod lanes;
+mod limits;
+mod shutdown;
+mod support;
+mod telemetry;
+mod wake;

@@ -1,0 +1,127 @@
+//! How a relay ends: what is on its way may finish, what is not goes back untouched, and nothing is lost even if it ends
+//! at once. And a drain, which ends by itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider::{Backoff, Claimed};
+use postrider_relay::{RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
+use tokio::sync::Semaphore;
+
+use crate::support::{arrivals, arrivals_unless, drain, laned, message, messages, quick, site, start};
+
+fn gated(gate: &Arc<Semaphore>) -> impl postrider_relay::Sink + use<> {
+    let gate = Arc::clone(gate);
+    handler(move |_: Arc<Claimed>| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await?.forget();
+            Ok::<(), SinkFailure>(())
+        }
+    })
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
+    let site = site().await;
+    site.enqueue(&messages(20)).await;
+    site.enqueue(&laned(1, 5)).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let options = SinkOptions { concurrency: 3, ..SinkOptions::default() };
+    let relay = start(site.relay().sink_with("default", gated(&gate), options).options(quick()));
+    site.until("select count(*) = 25 from outbox.in_flight").await;
+    relay.ask_to_stop();
+    site.until("select count(*) <= 3 from outbox.in_flight").await;
+    gate.add_permits(3);
+    let counts = relay.ended().await;
+    assert_eq!((counts.claimed, counts.delivered, counts.released), (25, 3, 22));
+    assert_eq!(site.attempts().await, "DISPATCHED 3");
+    let untouched = "select bool_and(state = 'pending' and attempt_no = 0) and count(*) = 22 from outbox.deliveries";
+    assert!(site.client.query_one(untouched, &[]).await.expect("query").get::<_, bool>(0), "as if never claimed");
+}
+
+#[tokio::test]
+async fn after_the_grace_period_deliveries_are_cut_short_and_go_back() {
+    let site = site().await;
+    site.enqueue(&messages(5)).await;
+    let never = Arc::new(Semaphore::new(0));
+    let options = RelayOptions { grace: Duration::from_millis(300), ..quick() };
+    let relay = start(site.relay().sink("default", gated(&never)).options(options));
+    site.until("select count(*) = 5 from outbox.in_flight").await;
+    let began = Instant::now();
+    let counts = relay.stop().await;
+    assert!(began.elapsed() >= Duration::from_millis(300), "they had their grace period");
+    assert_eq!((counts.delivered, counts.released), (0, 5));
+    assert_eq!(
+        site.number("select count(*) from outbox.deliveries where state = 'pending' and attempt_no = 0").await,
+        5
+    );
+}
+
+/// The second signal: the relay is gone at once. What it held comes back when the leases end.
+#[tokio::test]
+async fn ending_at_once_loses_nothing() {
+    let site = site().await;
+    site.enqueue(&messages(10)).await;
+    let never = Arc::new(Semaphore::new(0));
+    let options = RelayOptions { lease: Duration::from_secs(2), ..quick() };
+    let sink_options = SinkOptions { deadline: Duration::from_secs(1), ..SinkOptions::default() };
+    let relay = start(site.relay().sink_with("default", gated(&never), sink_options.clone()).options(options.clone()));
+    site.until("select count(*) = 10 from outbox.in_flight").await;
+    relay.end_at_once();
+    let (sink, mut arrivals) = arrivals();
+    let relay = start(site.relay().sink_with("default", sink, sink_options).options(options));
+    arrivals.take(10).await;
+    relay.stop().await;
+    assert_eq!(site.attempts().await, "DISPATCHED 10, ZOMBIE_REQUEUE 10");
+}
+
+/// Proves H6: a scheduler starts a drain; it delivers what is due, run after run of every lane, and ends by itself.
+#[tokio::test]
+async fn a_drain_delivers_what_is_due_and_ends() {
+    let site = site().await;
+    site.enqueue(&messages(50)).await;
+    site.enqueue(&laned(20, 10)).await;
+    site.enqueue(&[message("later").delay(Duration::from_hours(1))]).await;
+    let (sink, mut arrivals) =
+        arrivals_unless(|message| (message.sequence_id == Some(7)).then(|| SinkFailure::retryable("NO", "not today")));
+    let retry = RetryOptions {
+        backoff: Backoff { base: Duration::from_hours(1), max: Duration::from_hours(1) },
+        ..RetryOptions::default()
+    };
+    let options = SinkOptions { retry, lane_run: 3, batch_size: 10, ..SinkOptions::default() };
+    let counts = drain(site.relay().sink_with("default", sink, options).options(quick())).await;
+    assert_eq!((counts.delivered, counts.retried), (50 + 20 * 6, 20));
+    assert_eq!(arrivals.until_now().len(), 50 + 20 * 7);
+    assert_eq!(site.number("select count(*) from outbox.deliveries").await, 20 * 4 + 1);
+    assert_eq!(site.number("select count(*) from outbox.in_flight").await, 0);
+}
+
+/// More blocked lanes than a claim looks at stand before the one that is free: a drain finds it all the same.
+#[tokio::test]
+async fn a_drain_looks_behind_thousands_of_blocked_lanes() {
+    let site = site().await;
+    site.client
+        .batch_execute(
+            "select outbox.enqueue_many(topic => array_fill('t'::text, array[5000]), payload => array_fill('1'::jsonb, array[5000]), \
+             lane => (select array_agg('a' || lpad(n::text, 5, '0')) from generate_series(1, 5000) n), \
+             delay_seconds => array_fill(3600::numeric, array[5000]))",
+        )
+        .await
+        .expect("enqueue");
+    site.enqueue(&[message("t").lane("zzz")]).await;
+    let (sink, _arrivals) = arrivals();
+    assert_eq!(drain(site.relay().sink("default", sink).options(quick())).await.delivered, 1);
+}
+
+/// A drain does not wait for a sink that is down.
+#[tokio::test]
+async fn a_drain_gives_up_on_a_sink_that_is_down() {
+    let site = site().await;
+    site.enqueue(&messages(500)).await;
+    let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("DOWN", "")));
+    let options = SinkOptions { concurrency: 4, ..SinkOptions::default() };
+    let counts = drain(site.relay().sink_with("default", sink, options).options(quick())).await;
+    assert!((20..=24).contains(&counts.retried), "until the breaker opened: {counts:?}");
+    assert_eq!(site.number("select count(*) from outbox.deliveries where state = 'pending'").await, 500);
+}

@@ -1,0 +1,117 @@
+//! What makes a relay move: a notification at once, a poll where there is none, and either of them alone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider::{Backoff, Store};
+use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
+use postrider_testkit::{Cluster, PgBouncer};
+
+use crate::support::{Site, arrivals, arrivals_unless, message, messages, quick, site, start, store};
+
+/// A poll that no test waits for.
+fn by_notification_alone() -> RelayOptions {
+    RelayOptions { poll: Duration::from_hours(1), lease: Duration::from_hours(4), ..RelayOptions::default() }
+}
+
+async fn asleep(site: &Site) {
+    site.until("select exists (select from outbox.sleeper where until > now() + interval '10 seconds')").await;
+}
+
+/// Proves P8: NOTIFY alone drives delivery (the poll is an hour away), again and again.
+#[tokio::test]
+async fn a_notification_alone_drives_delivery() {
+    let site = site().await;
+    let (sink, mut arrivals) = arrivals();
+    let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
+    for _ in 0..5 {
+        asleep(&site).await;
+        site.enqueue(&messages(3)).await;
+        arrivals.take(3).await;
+    }
+    relay.stop().await;
+}
+
+/// Proves P8: a poll alone drives delivery. A pooler in transaction mode takes LISTEN and loses the notifications; the
+/// relay notices, says so once, and works.
+#[tokio::test]
+async fn a_poll_alone_drives_delivery_through_a_pooler() {
+    let site = site().await;
+    let bouncer = PgBouncer::start(&site.database).await;
+    let pooled = store(&bouncer.url()).await;
+    assert!(
+        matches!(pooled.listen().await, Err(postrider::Error::CannotListen { .. })),
+        "the pooler loses notifications, and that is noticed"
+    );
+    let (sink, mut arrivals) = arrivals();
+    let relay = start(Relay::builder(pooled as Arc<dyn Store>).sink("default", sink).options(quick()));
+    for _ in 0..3 {
+        site.enqueue(&messages(20)).await;
+        arrivals.take(20).await;
+    }
+    let counts = relay.stop().await;
+    assert_eq!((counts.delivered, counts.lost), (60, 0));
+    assert_eq!(site.number("select count(*) from outbox.sleeper").await, 0, "it never asked to be notified");
+}
+
+/// Retries come on time though no notification tells of them and the poll is an hour away.
+#[tokio::test]
+async fn a_retry_needs_no_poll() {
+    let site = site().await;
+    let (sink, mut arrivals) =
+        arrivals_unless(|message| (message.attempt_no < 3).then(|| SinkFailure::retryable("AGAIN", "")));
+    let retry = RetryOptions {
+        backoff: Backoff { base: Duration::from_millis(100), max: Duration::from_millis(100) },
+        ..RetryOptions::default()
+    };
+    let options = SinkOptions { retry, ..SinkOptions::default() };
+    let relay = start(site.relay().sink_with("default", sink, options).options(by_notification_alone()));
+    site.enqueue(&[message("t")]).await;
+    arrivals.take(3).await;
+    site.until("select not exists (select from outbox.deliveries)").await;
+    relay.stop().await;
+}
+
+/// After the server has crashed and come back, the relay listens again by itself.
+#[tokio::test]
+async fn listens_again_after_the_server_restarted() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database().await;
+    let store = store(&database.url()).await;
+    let (sink, mut arrivals) = arrivals();
+    let relay = start(
+        Relay::builder(Arc::clone(&store) as Arc<dyn Store>).sink("default", sink).options(by_notification_alone()),
+    );
+    store.enqueue(&messages(1)).await.expect("enqueue");
+    arrivals.next().await;
+    for _ in 0..2 {
+        cluster.kill9();
+        cluster.restart().await;
+        let site = Site { client: database.connect().await, database: database.clone(), store: Arc::clone(&store) };
+        asleep(&site).await;
+        site.client.batch_execute("select outbox.enqueue('t', '1')").await.expect("enqueue");
+        arrivals.next().await;
+    }
+    relay.stop().await;
+}
+
+/// Proves P8: the first message is taken at once, those that follow gather: a hundred single commits within a few
+/// hundred milliseconds cost a dozen claims, not a hundred.
+#[tokio::test]
+async fn a_burst_is_gathered() {
+    let site = site().await;
+    let (sink, mut arrivals) = arrivals();
+    let relay = site.relay().sink("default", sink).options(by_notification_alone());
+    let relay = start(relay);
+    asleep(&site).await;
+    let began = Instant::now();
+    for _ in 0..100 {
+        site.enqueue(&messages(1)).await;
+    }
+    let burst = began.elapsed();
+    let arrived = arrivals.take(100).await;
+    let claims: std::collections::HashSet<_> = arrived.iter().map(|message| message.lease_token).collect();
+    let gathers = usize::try_from(burst.as_millis() / 30).expect("few") + 3;
+    assert!(claims.len() <= gathers, "{} claims in {burst:?}, at most {gathers}", claims.len());
+    relay.stop().await;
+}
