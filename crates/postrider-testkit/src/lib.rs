@@ -1,5 +1,5 @@
 //! Private servers for Postrider's own tests: a PostgreSQL cluster per test process, a fresh migrated database per
-//! test, a pgbouncer, and a proxy that counts round trips. Every test of the workspace calls it; nothing that is
+//! test, a pgbouncer, a proxy that counts round trips and one that breaks connections. Every test of the workspace calls it; nothing that is
 //! published may depend on it. A helper here panics when it cannot do its work, with what to do about it, and leaves
 //! neither a process nor a directory behind, even when the test process is killed.
 
@@ -7,10 +7,13 @@ mod account;
 mod binaries;
 mod cache;
 mod cluster;
+pub mod contract;
 mod database;
 mod error;
+mod fault_proxy;
 mod pgbouncer;
 mod processes;
+mod protocol;
 mod psql;
 mod supervisor;
 mod template;
@@ -18,6 +21,7 @@ mod wire;
 
 pub use cluster::Cluster;
 pub use database::{Database, database};
+pub use fault_proxy::{FaultCounts, FaultProxy};
 pub use pgbouncer::PgBouncer;
 pub use psql::{PsqlOutput, psql};
 pub use wire::WireCounter;

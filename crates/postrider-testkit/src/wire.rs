@@ -1,6 +1,6 @@
 //! A proxy in front of a PostgreSQL server that counts round trips, for the tests that promise how many a call takes.
-//! It reads just enough of protocol version 3 to find what the server answers with `ReadyForQuery`, passes every byte
-//! on unchanged, and keeps no more than one buffer a direction. It cannot look into TLS, so it declines it.
+//! It passes every byte on unchanged and keeps no more than one buffer a direction. It cannot look into TLS, so it
+//! declines it.
 
 use std::{
     io,
@@ -16,12 +16,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// One read at a time in each direction of a connection.
-const BUFFER_BYTES: usize = 16 * 1024;
-/// What a client asks for before its start-up message: TLS, or encryption by GSSAPI.
-const ENCRYPTION_REQUESTS: [u32; 2] = [80_877_103, 80_877_104];
-/// PostgreSQL's own limit for a start-up packet.
-const MAX_STARTUP_BYTES: u32 = 10_000;
+use crate::protocol::{BUFFER_BYTES, Frames, REQUESTS, startup_message};
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -108,34 +103,16 @@ async fn relay(mut client: TcpStream, target_port: u16, counts: Arc<Counts>) -> 
     server.write_all(&startup).await?;
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    let mut requests = Requests::default();
+    let mut frames = Frames::default();
     // Not counted by the answers: an error reaches the client before the `ReadyForQuery` that belongs to it, and a
     // test would read the count in between.
     let up = pass_on(&mut from_client, &mut to_server, |bytes| {
-        counts.round_trips.fetch_add(requests.count(bytes), Ordering::SeqCst);
+        let requests = frames.all(bytes).iter().filter(|frame| REQUESTS.contains(&frame.kind)).count();
+        counts.round_trips.fetch_add(requests as u64, Ordering::SeqCst);
     });
     let down = pass_on(&mut from_server, &mut to_client, |_| ());
     tokio::try_join!(up, down)?;
     Ok(())
-}
-
-/// Answers requests for encryption with no, and returns the message that follows.
-async fn startup_message(client: &mut TcpStream) -> io::Result<Vec<u8>> {
-    loop {
-        let length = client.read_u32().await?;
-        if !(8..=MAX_STARTUP_BYTES).contains(&length) {
-            return Err(io::Error::other("not a PostgreSQL start-up message"));
-        }
-        let code = client.read_u32().await?;
-        if ENCRYPTION_REQUESTS.contains(&code) {
-            client.write_all(b"N").await?;
-            continue;
-        }
-        let mut message = [length.to_be_bytes(), code.to_be_bytes()].concat();
-        let rest = u64::from(length - 8);
-        client.take(rest).read_to_end(&mut message).await?;
-        return Ok(message);
-    }
 }
 
 /// The end of one direction is passed on as well, and the other may still have something to say.
@@ -152,54 +129,5 @@ async fn pass_on(
         }
         seen(&buffer[..length]);
         to.write_all(&buffer[..length]).await?;
-    }
-}
-
-/// Where a client's stream of messages stands: a type byte, a length that counts itself, and a body to skip.
-#[derive(Debug, Default)]
-struct Requests {
-    header: Vec<u8>,
-    body_left: usize,
-}
-
-impl Requests {
-    const HEADER_BYTES: usize = 5;
-    const LENGTH_BYTES: usize = 4;
-    /// Query, Sync, `FunctionCall`: each is answered with one `ReadyForQuery`.
-    const COUNTED: [u8; 3] = *b"QSF";
-
-    fn count(&mut self, mut bytes: &[u8]) -> u64 {
-        let mut counted = 0;
-        while !bytes.is_empty() {
-            let skipped = self.body_left.min(bytes.len());
-            self.body_left -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = (Self::HEADER_BYTES - self.header.len()).min(bytes.len());
-            self.header.extend_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
-            if let [kind, a, b, c, d] = self.header[..] {
-                self.body_left = (u32::from_be_bytes([a, b, c, d]) as usize).saturating_sub(Self::LENGTH_BYTES);
-                counted += u64::from(Self::COUNTED.contains(&kind));
-                self.header.clear();
-            }
-        }
-        counted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Requests;
-
-    const STREAM: &[u8] = b"P\0\0\0\x09SSSSSS\0\0\0\x04B\0\0\0\x04Q\0\0\0\x05QX\0\0\0\x04";
-
-    #[test]
-    fn counts_requests_wherever_the_stream_is_cut() {
-        assert_eq!(Requests::default().count(STREAM), 2);
-        for size in 1..STREAM.len() {
-            let mut requests = Requests::default();
-            let counted: u64 = STREAM.chunks(size).map(|chunk| requests.count(chunk)).sum();
-            assert_eq!(counted, 2, "in chunks of {size}");
-        }
     }
 }

@@ -1,18 +1,30 @@
-//! Writes messages inside the caller's own transaction: both commit or neither does. The rules live in the SQL
-//! function `enqueue_many`; this file checks what can be checked first, turns messages into arrays, and hands them to
-//! the caller's driver (one file for each under `enqueue/`). It opens no connection and starts no transaction.
+//! Writes messages inside the caller's own transaction: both commit or neither does. The rules live in SQL, in the
+//! function `enqueue_many` of PostgreSQL and the view `outbox_enqueue` of SQLite; this file checks what can be checked
+//! first and hands messages to the caller's driver (one file for each under `enqueue/`). It opens no connection and
+//! starts no transaction.
 
+#[cfg(feature = "sqlite")]
+pub(crate) mod rusqlite;
+#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite"))]
+mod sqlite;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+#[cfg(feature = "sqlx-sqlite")]
+mod sqlx_sqlite;
 #[cfg(feature = "tokio-postgres")]
 pub(crate) mod tokio_postgres;
 
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use crate::error::{Error, InvalidMessage};
-use crate::message::{Body, Due, Message};
+use crate::error::Error;
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
+use crate::error::InvalidMessage;
+use crate::message::Message;
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+use crate::message::{Body, Due};
 use crate::schema::Schema;
 
 /// Most messages in one call: they are one statement, so that its locks are taken in one order.
@@ -29,7 +41,8 @@ pub struct Enqueued {
     pub created: bool,
 }
 
-/// A producer's handle: which schema the outbox is in.
+/// A producer's handle: which schema the outbox is in. (In SQLite it is in the application's own file, and the schema's
+/// name has no meaning.)
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
     schema: Schema,
@@ -45,12 +58,12 @@ impl Outbox {
     /// Writes one message in the caller's transaction.
     ///
     /// `tx` is what the driver calls a transaction: `&tokio_postgres::Transaction` (deadpool's derefs to it),
-    /// `&mut sqlx::Transaction<Postgres>` or `&mut sqlx::PgConnection` with a transaction open.
+    /// `&mut sqlx::Transaction<Postgres>` or `&mut sqlx::PgConnection` with a transaction open, the same of `Sqlite`. For
+    /// rusqlite there is a plain function, `postrider::sqlite::enqueue`.
     pub async fn enqueue<E: Enqueue>(&self, tx: E, message: &Message) -> Result<Enqueued, Error> {
         message.check()?;
-        let columns = Columns::from_messages(std::slice::from_ref(message))?;
-        let mut rows = tx.write(&self.sql(), columns).await?;
-        // The function answers with one row per input, or raises.
+        let mut rows = tx.write(self, std::slice::from_ref(message)).await?;
+        // Every driver answers with one row per message, or fails.
         rows.pop().ok_or_else(|| Error::Refused { message: "enqueue returned no row".to_owned(), hint: None })
     }
 
@@ -61,10 +74,10 @@ impl Outbox {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        tx.write(&self.sql(), Columns::from_messages(messages)?).await
+        tx.write(self, messages).await
     }
 
-    /// The statement, for drivers that have no adapter here. Thirteen array parameters, one element per message, in
+    /// The PostgreSQL statement, for drivers that have no adapter here. Thirteen array parameters, one element per message, in
     /// the order of `enqueue_many`: topic, payload (JSON text), namespace, tenant id, lane, dedupe key, priority,
     /// headers (JSON text), due at (RFC 3339 text), occurred at, body, content type, delay in seconds (text).
     #[must_use]
@@ -94,7 +107,7 @@ pub(crate) fn check_many(messages: &[Message]) -> Result<(), Error> {
 /// A transaction that messages can be written in. Implemented here for each supported driver, and nowhere else.
 pub trait Enqueue: sealed::Sealed {
     #[doc(hidden)]
-    fn write(self, sql: &str, columns: Columns<'_>) -> impl Future<Output = Result<Vec<Enqueued>, Error>> + Send;
+    fn write(self, outbox: &Outbox, messages: &[Message]) -> impl Future<Output = Result<Vec<Enqueued>, Error>> + Send;
 }
 
 mod sealed {
@@ -105,12 +118,16 @@ mod sealed {
     impl Sealed for &mut sqlx::PgConnection {}
     #[cfg(feature = "sqlx")]
     impl Sealed for &mut sqlx::Transaction<'_, sqlx::Postgres> {}
+    #[cfg(feature = "sqlx-sqlite")]
+    impl Sealed for &mut sqlx::SqliteConnection {}
+    #[cfg(feature = "sqlx-sqlite")]
+    impl Sealed for &mut sqlx::Transaction<'_, sqlx::Sqlite> {}
 }
 
 /// Messages turned by ninety degrees: one array for each parameter of `enqueue_many`.
-#[doc(hidden)]
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 #[derive(Debug, Default)]
-pub struct Columns<'a> {
+pub(crate) struct Columns<'a> {
     pub(crate) topic: Vec<&'a str>,
     pub(crate) payload: Vec<Option<&'a str>>,
     pub(crate) namespace: Vec<Option<&'a str>>,
@@ -127,6 +144,7 @@ pub struct Columns<'a> {
     pub(crate) delay_seconds: Vec<Option<String>>,
 }
 
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 impl<'a> Columns<'a> {
     pub(crate) fn from_messages(messages: &'a [Message]) -> Result<Self, InvalidMessage> {
         let mut columns = Self::default();
@@ -159,6 +177,7 @@ impl<'a> Columns<'a> {
     }
 }
 
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
 fn headers_json(message: &Message) -> Result<Option<String>, InvalidMessage> {
     if message.headers.is_empty() {
         return Ok(None);
@@ -168,6 +187,7 @@ fn headers_json(message: &Message) -> Result<Option<String>, InvalidMessage> {
         .map_err(|error| InvalidMessage::NotJson { reason: error.to_string() })
 }
 
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 fn rfc3339(field: &'static str, time: SystemTime) -> Result<String, InvalidMessage> {
     jiff::Timestamp::try_from(time)
         .map(|timestamp| timestamp.to_string())

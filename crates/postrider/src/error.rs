@@ -118,6 +118,30 @@ pub enum Error {
         reason: String,
     },
 
+    /// The SQLite file cannot be used.
+    #[error("cannot open the SQLite file {path}: {reason}")]
+    SqliteOpen {
+        /// The file.
+        path: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+
+    /// Another connection kept SQLite's write lock for longer than this one waits.
+    #[error(
+        "the SQLite database is busy: another connection has kept a transaction open for too long. End it sooner; and \
+         begin a transaction that will write with BEGIN IMMEDIATE, for one that has read before cannot wait"
+    )]
+    SqliteBusy,
+
+    /// The SQLite database has no outbox.
+    #[error("there is no outbox in this SQLite database: open its file with SqliteStore::open, which makes the tables")]
+    SqliteOutboxMissing,
+
+    /// The store's thread has ended.
+    #[error("the store has stopped: its thread ended with a panic, which stands in the log")]
+    StoreStopped,
+
     /// The role may not do this.
     #[error("permission denied: {message} (see `postrider migrate roles`)")]
     Denied {
@@ -130,8 +154,13 @@ pub enum Error {
     #[error("database error{}", .0.as_db_error().map(|db| format!(": {} ({})", db.message(), db.code().code())).unwrap_or_default())]
     Postgres(#[source] tokio_postgres::Error),
 
+    /// Anything else SQLite reports.
+    #[cfg(feature = "sqlite")]
+    #[error("SQLite error")]
+    Sqlite(#[source] rusqlite::Error),
+
     /// Anything else sqlx reports.
-    #[cfg(feature = "sqlx")]
+    #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
     #[error("database error")]
     Sqlx(#[source] sqlx::Error),
 }
@@ -238,12 +267,33 @@ impl From<tokio_postgres::Error> for Error {
     }
 }
 
-#[cfg(feature = "sqlx")]
+#[cfg(feature = "sqlite")]
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        let known = match &error {
+            rusqlite::Error::SqliteFailure(code, message) => {
+                classify_sqlite(code.extended_code, message.as_deref().unwrap_or_default())
+            }
+            rusqlite::Error::SqlInputError { error: code, msg, .. } => classify_sqlite(code.extended_code, msg),
+            _ => None,
+        };
+        known.unwrap_or(Self::Sqlite(error))
+    }
+}
+
+#[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         let known = error.as_database_error().and_then(|db| {
-            let hint = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|pg| pg.hint());
-            classify(db.code()?.as_ref(), db.message(), hint)
+            #[cfg(feature = "sqlx")]
+            if let Some(pg) = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+                return classify(pg.code(), pg.message(), pg.hint());
+            }
+            #[cfg(feature = "sqlx-sqlite")]
+            if db.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
+                return classify_sqlite(db.code()?.parse().ok()?, db.message());
+            }
+            None
         });
         known.unwrap_or(Self::Sqlx(error))
     }
@@ -258,6 +308,25 @@ fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> 
             Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
         }
         "42501" => Some(Error::Denied { message: message.to_owned() }),
+        _ => None,
+    }
+}
+
+/// The one table from SQLite's extended result codes to error. What is not in it stays the driver's error.
+#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite"))]
+fn classify_sqlite(code: i32, message: &str) -> Option<Error> {
+    use libsqlite3_sys as ffi;
+    match (code & 0xff, code) {
+        (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Some(Error::SqliteBusy),
+        // A CHECK, a type or a NOT NULL of the tables, or what a trigger raised: the input breaks a rule.
+        (
+            _,
+            ffi::SQLITE_CONSTRAINT_CHECK
+            | ffi::SQLITE_CONSTRAINT_NOTNULL
+            | ffi::SQLITE_CONSTRAINT_TRIGGER
+            | ffi::SQLITE_CONSTRAINT_DATATYPE,
+        ) => Some(Error::Refused { message: message.to_owned(), hint: None }),
+        (ffi::SQLITE_ERROR, _) if message.starts_with("no such table: outbox_") => Some(Error::SqliteOutboxMissing),
         _ => None,
     }
 }

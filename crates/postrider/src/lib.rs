@@ -3,7 +3,8 @@
 //! An application writes a message inside its own database transaction: both commit or neither does. A relay then
 //! delivers it, at least once, in order where order matters. This crate is the database side: the [`Message`] and how
 //! it is enqueued, the [`Store`] with one method for each transition of a delivery, and the migrations. It spawns
-//! nothing and sends nothing; that is the relay's work.
+//! no task and sends nothing; that is the relay's work. (A store in SQLite has two threads of its own, since SQLite's
+//! calls block.)
 //!
 //! ```no_run
 //! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,6 +30,13 @@ pub mod migrate;
 mod schema;
 mod store;
 
+/// An outbox in SQLite, inside the application's own file and its own rusqlite transactions.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use crate::enqueue::rusqlite::{enqueue, enqueue_many};
+    pub use crate::store::sqlite::migrate;
+}
+
 pub use crate::backoff::Backoff;
 pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
@@ -42,4 +50,6 @@ pub use crate::message::{Message, limit};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use crate::store::sqlite::SqliteStore;
 pub use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};

@@ -1,9 +1,13 @@
-//! What stands between a client and its server: the counting proxy and the pooler.
+//! What stands between a client and its server: the counting proxy, the breaking proxy and the pooler.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use postrider_testkit::{PgBouncer, WireCounter, database};
+use postrider_testkit::{Database, FaultCounts, FaultProxy, PgBouncer, WireCounter, database};
+use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
+
+/// Long enough to see that nothing comes.
+const A_WHILE: Duration = Duration::from_millis(200);
 
 async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
@@ -44,6 +48,115 @@ async fn the_wire_counter_declines_encryption() {
 
     drop(wire);
     assert!(client.batch_execute("select 1").await.is_err(), "connections end with the proxy");
+}
+
+async fn behind_fault_proxy() -> (Database, FaultProxy, Client) {
+    let database = database().await;
+    database.connect().await.batch_execute("create table kept (n int)").await.unwrap();
+    let proxy = FaultProxy::start(database.cluster().port()).await;
+    let client = connect(&proxy.url(&database)).await;
+    (database, proxy, client)
+}
+
+async fn kept(database: &Database) -> String {
+    let sql = "select coalesce(string_agg(n::text, ' ' order by n), '') from kept";
+    database.connect().await.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn the_fault_proxy_passes_everything_on_until_told_otherwise() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    let long = "SQZ".repeat(100_000);
+    let text: String = client.query_one("select $1::text || 'Z'", &[&long]).await.unwrap().get(0);
+    assert_eq!(text, format!("{long}Z"));
+    assert!(client.batch_execute("select 1/0").await.is_err());
+    client.batch_execute("begin; insert into kept values (1); commit").await.unwrap();
+    assert_eq!(kept(&database).await, "1");
+    assert_eq!(proxy.counts(), FaultCounts { connections: 1, ..FaultCounts::default() });
+
+    drop(proxy);
+    assert!(client.batch_execute("select 1").await.is_err(), "connections end with the proxy");
+}
+
+#[tokio::test]
+async fn the_fault_proxy_cuts_every_connection_and_takes_new_ones() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    let other = connect(&proxy.url(&database)).await;
+    client.batch_execute("begin; insert into kept values (1)").await.unwrap();
+    let sleeping = tokio::spawn(async move { other.batch_execute("select pg_sleep(60)").await });
+
+    proxy.cut_all();
+    assert!(client.batch_execute("commit").await.is_err());
+    assert!(sleeping.await.unwrap().is_err(), "whatever is on its way");
+    connect(&proxy.url(&database)).await.batch_execute("insert into kept values (2)").await.unwrap();
+    assert_eq!(kept(&database).await, "2");
+    assert_eq!(proxy.counts(), FaultCounts { connections: 3, cut: 2, ..FaultCounts::default() });
+}
+
+#[tokio::test]
+async fn a_cut_after_a_commit_hides_what_was_done() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    proxy.cut_after_commit("", 1);
+    assert!(client.execute("insert into kept select g from generate_series(1, $1) g", &[&3]).await.is_err());
+    assert_eq!(kept(&database).await, "1 2 3", "the statement was prepared, run once, committed, and not answered");
+    assert!(client.batch_execute("select 1").await.is_err(), "the connection is gone");
+    assert_eq!((proxy.counts().cut_after_commit, proxy.cuts_to_come()), (1, 0));
+
+    // A long answer is kept back as a whole.
+    let client = connect(&proxy.url(&database)).await;
+    proxy.cut_after_commit("", 1);
+    let long = client.simple_query("insert into kept select g from generate_series(4, 50000) g returning n").await;
+    assert!(long.is_err());
+    let row = database.connect().await.query_one("select count(*) from kept", &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 50_000);
+}
+
+#[tokio::test]
+async fn a_cut_after_a_commit_waits_for_the_commit() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    proxy.cut_after_commit("kept", 1);
+    client.batch_execute("select 1").await.unwrap();
+    assert!(client.batch_execute("insert into kept values (1/0)").await.unwrap_err().as_db_error().is_some());
+    client.batch_execute("begin; insert into kept values (1)").await.unwrap();
+    client.batch_execute("insert into kept values (2)").await.unwrap();
+    client.batch_execute("rollback /* kept */").await.unwrap();
+    assert_eq!(proxy.cuts_to_come(), 1, "none of these committed anything");
+
+    client.batch_execute("begin; insert into kept values (3)").await.unwrap();
+    assert!(client.batch_execute("commit /* kept */").await.is_err());
+    assert_eq!((kept(&database).await.as_str(), proxy.cuts_to_come()), ("3", 0));
+
+    proxy.cut_after_commit("kept", 7);
+    proxy.cut_after_commit("kept", 0);
+    connect(&proxy.url(&database)).await.batch_execute("insert into kept values (4)").await.unwrap();
+    assert_eq!(kept(&database).await, "3 4");
+}
+
+#[tokio::test]
+async fn the_fault_proxy_refuses_new_connections_only() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    proxy.refuse(true);
+    assert!(tokio_postgres::connect(&proxy.url(&database), NoTls).await.is_err());
+    client.batch_execute("select 1").await.unwrap();
+    proxy.refuse(false);
+    connect(&proxy.url(&database)).await.batch_execute("select 1").await.unwrap();
+    assert_eq!(proxy.counts(), FaultCounts { connections: 2, refused: 1, ..FaultCounts::default() });
+}
+
+#[tokio::test]
+async fn a_stalled_proxy_is_silent_until_it_goes_on() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    proxy.stall(true);
+    let query = client.query_one("select 7", &[]);
+    let url = proxy.url(&database);
+    let newcomer = connect(&url);
+    tokio::pin!(query, newcomer);
+    assert!(timeout(A_WHILE, &mut query).await.is_err(), "no answer, and no error either");
+    assert!(timeout(A_WHILE, &mut newcomer).await.is_err());
+
+    proxy.stall(false);
+    assert_eq!(query.await.unwrap().get::<_, i32>(0), 7);
+    newcomer.await.batch_execute("select 1").await.unwrap();
 }
 
 #[tokio::test]

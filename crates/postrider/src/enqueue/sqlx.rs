@@ -3,13 +3,15 @@
 
 use ::sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
 
-use super::{Columns, Enqueue, Enqueued};
+use super::{Columns, Enqueue, Enqueued, Outbox};
 use crate::error::Error;
+use crate::message::Message;
 
 impl Enqueue for &mut PgConnection {
-    async fn write(self, sql: &str, columns: Columns<'_>) -> Result<Vec<Enqueued>, Error> {
+    async fn write(self, outbox: &Outbox, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
+        let columns = Columns::from_messages(messages)?;
         // The text holds nothing but our own words and the checked, quoted schema name.
-        let query = ::sqlx::query(AssertSqlSafe(sql.to_owned()))
+        let query = ::sqlx::query(AssertSqlSafe(outbox.sql()))
             .persistent(false)
             .bind(columns.topic)
             .bind(columns.payload)
@@ -34,7 +36,7 @@ impl Enqueue for &mut PgConnection {
 }
 
 impl Enqueue for &mut Transaction<'_, Postgres> {
-    async fn write(self, sql: &str, columns: Columns<'_>) -> Result<Vec<Enqueued>, Error> {
-        (&mut **self).write(sql, columns).await
+    async fn write(self, outbox: &Outbox, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
+        (&mut **self).write(outbox, messages).await
     }
 }

@@ -4,12 +4,13 @@
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Transaction};
 
-use super::{Columns, Enqueue, Enqueued};
+use super::{Columns, Enqueue, Enqueued, Outbox};
 use crate::error::Error;
+use crate::message::Message;
 
 impl Enqueue for &Transaction<'_> {
-    async fn write(self, sql: &str, columns: Columns<'_>) -> Result<Vec<Enqueued>, Error> {
-        write(self, sql, columns).await
+    async fn write(self, outbox: &Outbox, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
+        write(self, &outbox.sql(), Columns::from_messages(messages)?).await
     }
 }
 

@@ -6,6 +6,7 @@ mod support;
 
 mod claim;
 mod complete;
+mod contract;
 mod costs;
 mod enqueue;
 mod house;
@@ -20,5 +21,6 @@ mod plans;
 mod pooler;
 mod races;
 mod roles;
+mod sqlite;
 mod torture;
 mod wake;

@@ -1,0 +1,165 @@
+//! The store contract: what every store promises, whatever it keeps its rows in. Each case is a function over a
+//! [`Fixture`], which yields a fresh outbox and two hands on it; `store_contract!` makes a test of each. A case speaks to
+//! the store through its public traits alone, and waits for states by the store's own clock, never for a fixed time.
+
+#![expect(clippy::missing_panics_doc, reason = "a case is a test: it panics when a promise is broken")]
+
+pub mod claim;
+pub mod enqueue;
+mod fixture;
+mod hand;
+pub mod lanes;
+pub mod outcome;
+pub mod read;
+pub mod wake;
+pub mod zombie;
+
+pub use fixture::{Fixture, OnPostgres, OnSqlite};
+pub use hand::Hand;
+
+/// Makes one `#[tokio::test]` of each case of the contract, for a type that implements [`Fixture`].
+#[macro_export]
+macro_rules! store_contract {
+    ($fixture:ty) => {
+        $crate::store_contract_cases! { $fixture, enqueue,
+            what_was_said_is_what_is_claimed
+            a_known_key_returns_the_first_message
+            a_mixed_batch_answers_in_input_order
+            a_batch_is_written_as_a_whole
+            limits_are_refused
+            a_dedupe_key_belongs_to_its_tenant
+            producers_of_one_lane_leave_no_hole
+            producers_race_on_a_dedupe_key
+            ids_keep_the_order_of_the_batch
+            id_and_sequence_are_kept_for_ever
+            routes_fan_out
+            routes_come_and_go
+        }
+        $crate::store_contract_cases! { $fixture, claim,
+            oldest_first
+            priority_then_age_then_id
+            a_small_batch_takes_the_best
+            of_one_tenant_only
+            a_shared_lane_keeps_its_order_under_a_tenant_filter
+            a_lease_is_visible
+            not_before_it_is_due
+            what_is_not_due_does_not_hide_what_is
+            a_paused_sink_hands_out_nothing
+            a_paused_sink_keeps_its_other_settings
+            two_hands_never_overlap
+            a_lower_limit_buries
+            wrong_arguments_are_refused
+        }
+        $crate::store_contract_cases! { $fixture, outcome,
+            dispatched_ends_the_delivery
+            an_attempt_records_everything
+            what_was_said_too_much_is_cut
+            a_retry_comes_after_its_delay
+            failures_become_dead_letters
+            mixed_outcomes_in_one_call
+            a_message_named_twice_is_completed_once
+            release_gives_the_attempt_back
+            renew_and_release_return_what_changed
+            redrive_starts_a_new_budget
+            redrive_and_discard_of_one_sink
+            discard_gives_up
+            replay_delivers_again
+            replay_by_time
+            prune_leaves_what_is_undelivered
+        }
+        $crate::store_contract_cases! { $fixture, zombie,
+            an_expired_lease_is_taken_over
+            only_the_holder_completes
+            a_stale_worker_is_refused_by_every_write
+            a_renewed_lease_outlives_its_first_end
+            a_killer_runs_out_of_attempts
+            lost_leases_are_counted
+            repair_ends_expired_leases
+            repair_goes_in_batches
+            unclaim_stuck_frees_and_fences
+            an_outcome_races_an_unclaim
+            a_takeover_races_a_takeover
+        }
+        $crate::store_contract_cases! { $fixture, lanes,
+            a_run_is_in_sequence
+            a_run_is_bounded
+            one_hand_at_a_time
+            a_failing_head_holds_its_lane
+            backoff_holds_only_its_own_lane
+            a_delivered_head_lets_the_rest_wait_for_its_hand
+            a_dead_head_parks_until_redriven
+            discarding_a_parked_head_frees_the_lane
+            a_dead_head_is_skipped_by_choice
+            a_discarded_skipped_head_leaves_the_lane_alone
+            a_head_that_kills_its_workers_parks_its_lane
+            a_spent_number_ends_a_run
+            an_expired_run_is_taken_over_in_order
+            a_partly_renewed_run_stays_in_one_hand
+            a_replayed_number_waits_for_what_is_in_flight
+            sinks_have_lanes_of_their_own
+            every_lane_gets_its_turn
+            lanes_and_others_share_a_batch
+            one_at_a_time_takes_turns
+            tenants_in_turn_starve_no_lane
+            a_thorough_claim_passes_every_blocked_lane
+            an_ordinary_claim_comes_to_every_lane_in_steps
+            two_hands_keep_every_lane_in_order
+        }
+        $crate::store_contract_cases! { $fixture, read,
+            status_adds_up
+            every_state_is_listed
+            a_page_ends_between_two_messages
+            a_list_is_filtered
+            a_message_is_shown
+        }
+        $crate::store_contract_cases! { $fixture, wake,
+            a_sleeper_hears_an_enqueue
+            what_came_meanwhile_is_one_news
+            an_empty_claim_is_no_news
+            what_makes_something_due_is_heard
+        }
+    };
+}
+
+/// One module of tests; called by [`store_contract!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! store_contract_cases {
+    ($fixture:ty, $part:ident, $($case:ident)*) => {
+        mod $part {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $crate::contract::$part::$case::<$fixture>().await;
+                }
+            )*
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that nobody runs proves nothing.
+    #[test]
+    fn every_case_is_listed() {
+        let list = include_str!("contract.rs");
+        let parts = [
+            include_str!("contract/enqueue.rs"),
+            include_str!("contract/claim.rs"),
+            include_str!("contract/outcome.rs"),
+            include_str!("contract/zombie.rs"),
+            include_str!("contract/lanes.rs"),
+            include_str!("contract/read.rs"),
+            include_str!("contract/wake.rs"),
+        ];
+        let mut cases = 0;
+        for name in
+            parts.iter().flat_map(|part| part.split("pub async fn ").skip(1)).filter_map(|rest| rest.split('<').next())
+        {
+            cases += 1;
+            assert!(list.lines().any(|line| line.trim() == name), "{name} is not in store_contract!");
+        }
+        assert!(cases > 50, "only {cases} cases were found");
+    }
+}

@@ -1,0 +1,296 @@
+//! What a producer is promised: the message as it was said, one for each dedupe key, lanes numbered without a hole, and a
+//! delivery for each sink its topic is routed to.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use postrider::{Content, Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outcome, Replay, Route};
+use uuid::Uuid;
+
+use super::Fixture;
+use super::hand::{Hand, ids, message, numbers};
+
+/// Proves M2: namespace and topic address a message, the tenant is optional, and a worker gets what was said.
+pub async fn what_was_said_is_what_is_claimed<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let tenant = Uuid::from_u128(7);
+    let said = serde_json::json!({
+        "text": "Grüße \u{1F40E} \\u0000 \"'", "big": 123_456_789_012_345_678_u64, "none": null, "list": [1.5, []]
+    });
+    let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+    let occurred = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
+    let enqueued = hand
+        .put_all(&[
+            Message::json("json", &said).expect("JSON").header("trace", "00-ü").header("b", ""),
+            Message::bytes("bytes", bytes.clone(), "application/x-thing").namespace("billing").tenant(tenant),
+            Message::bytes("empty", Vec::new(), "x/y").priority(-100).dedupe_key("k"),
+            Message::json("null", &()).expect("JSON").occurred_at(occurred).lane("a").priority(100),
+        ])
+        .await;
+    let claimed = hand.take(10).await;
+    let find = |topic: &str| claimed.iter().find(|one| one.topic == topic).expect("it was claimed");
+    for (at, topic) in ["json", "bytes", "empty", "null"].iter().enumerate() {
+        assert_eq!(find(topic).message_id, enqueued[at].message_id);
+        assert_eq!(find(topic).sequence_id, enqueued[at].sequence_id);
+    }
+    let expected =
+        [("json", Ok(said)), ("null", Ok(serde_json::Value::Null)), ("bytes", Err(bytes)), ("empty", Err(vec![]))];
+    for (topic, expected) in expected {
+        let found = match &find(topic).content {
+            Content::Json(raw) => Ok(serde_json::from_str::<serde_json::Value>(raw.get()).expect("JSON")),
+            Content::Bytes(bytes) => Err(bytes.clone()),
+        };
+        assert_eq!(found, expected, "{topic}");
+    }
+    let headers: Vec<_> = find("json").headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(headers, [("b", ""), ("trace", "00-ü")]);
+    let bytes = find("bytes");
+    assert_eq!((bytes.namespace.as_str(), bytes.tenant_id), ("billing", Some(tenant)));
+    assert_eq!(bytes.content_type.as_deref(), Some("application/x-thing"));
+    assert_eq!((find("json").namespace.as_str(), find("json").tenant_id), ("default", None));
+    assert_eq!((find("empty").priority, find("empty").dedupe_key.as_deref()), (-100, Some("k")));
+    assert_eq!((find("null").occurred_at, find("null").lane.as_deref()), (occurred, Some("a")));
+}
+
+/// Proves M3, P6: a known key answers with the first id and number and writes nothing, whatever became of the message.
+pub async fn a_known_key_returns_the_first_message<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let keyed = || message("t").lane("a").dedupe_key("k");
+    let first = hand.put(keyed()).await;
+    assert!(first.created);
+    let again = async |when: &str| {
+        let found = hand.put(keyed()).await;
+        assert_eq!((found.message_id, found.sequence_id, found.created), (first.message_id, Some(1), false), "{when}");
+    };
+    again("pending").await;
+    let held = hand.take(10).await;
+    assert_eq!(held.len(), 1);
+    again("leased").await;
+    hand.fail(&held).await;
+    again("dead").await;
+    assert_eq!(hand.redrive_all().await, 1);
+    hand.deliver(&hand.take(10).await).await;
+    again("delivered").await;
+    assert_eq!(hand.take(10).await.len(), 0, "nothing was written");
+    // The key belongs to its namespace and topic, and minds its case; the lane goes on with the next number.
+    let others =
+        [message("u").dedupe_key("k"), message("t").dedupe_key("k").namespace("n"), message("t").dedupe_key("K")];
+    for (number, other) in (2..).zip(others) {
+        let found = hand.put(other.lane("a")).await;
+        assert_eq!((found.created, found.sequence_id), (true, Some(number)));
+    }
+}
+
+/// Proves M3, P1, P6: a batch answers row by row, in input order: lanes, known keys, and keys that repeat inside it.
+pub async fn a_mixed_batch_answers_in_input_order<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let known = hand.put(message("t").lane("b").dedupe_key("known")).await.message_id;
+    let batch = ["b z", "- -", "a -", "b known", "b z", "- y", "b -", "a x", "- y"].map(|lane_and_key| {
+        let mut words = lane_and_key.split(' ').map(|word| (word != "-").then_some(word));
+        let with_lane = words.next().flatten().map_or_else(|| message("t"), |lane| message("t").lane(lane));
+        match words.next().flatten() {
+            Some(key) => with_lane.dedupe_key(key),
+            None => with_lane,
+        }
+    });
+    let rows = hand.put_all(&batch).await;
+    let answers: Vec<_> = rows.iter().map(|row| (row.sequence_id, row.created)).collect();
+    let (new, old) = (true, false);
+    assert_eq!(
+        answers,
+        [
+            (Some(2), new),
+            (None, new),
+            (Some(1), new),
+            (Some(1), old),
+            (Some(2), old),
+            (None, new),
+            (Some(3), new),
+            (Some(2), new),
+            (None, old)
+        ]
+    );
+    assert_eq!(
+        (rows[3].message_id, rows[4].message_id, rows[8].message_id),
+        (known, rows[0].message_id, rows[5].message_id)
+    );
+    assert_eq!(hand.counts().await.0, 7, "the known one and six new ones");
+}
+
+/// Proves M2: one wrong message, and nothing of its batch is written: no row, no key, no number.
+pub async fn a_batch_is_written_as_a_whole<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let good = || message("t").lane("a").dedupe_key("k");
+    let error = hand.enqueue(&[good(), message("")]).await.expect_err("the second has no topic");
+    assert!(matches!(error, Error::InvalidBatch { index: 1, .. }), "{error:?}");
+    assert_eq!(hand.counts().await, (0, 0, 0));
+    let found = hand.put(good()).await;
+    assert_eq!((found.created, found.sequence_id), (true, Some(1)));
+    assert_eq!(hand.put_all(&[]).await, []);
+}
+
+/// Proves M2, P6: what breaks a rule is refused with a typed error, and nothing is written.
+pub async fn limits_are_refused<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let long = "x".repeat(256);
+    let cases: Vec<(Message, InvalidMessage)> = vec![
+        (message(&long), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
+        (message("t").namespace(""), InvalidMessage::Empty { field: "namespace" }),
+        (message("t").lane("\0"), InvalidMessage::Nul { field: "lane" }),
+        (
+            message("t").dedupe_key("k".repeat(513)),
+            InvalidMessage::TooLong { field: "dedupe_key", bytes: 513, max: 512 },
+        ),
+        (message("t").priority(101), InvalidMessage::Priority { priority: 101, min: -100, max: 100 }),
+        (message("t").delay(Duration::MAX), InvalidMessage::TimeOutOfRange { field: "delay" }),
+    ];
+    for (wrong, expected) in cases {
+        match hand.enqueue(&[wrong]).await {
+            Err(Error::InvalidMessage(found) | Error::InvalidBatch { source: found, .. }) => {
+                assert_eq!(found, expected);
+            }
+            other => panic!("{expected:?} was expected, found {other:?}"),
+        }
+    }
+    let many: Vec<Message> = (0..=MAX_BATCH_MESSAGES).map(|_| message("t")).collect();
+    let error = hand.enqueue(&many).await.expect_err("one too many");
+    assert!(matches!(error, Error::BatchTooLarge { .. }), "{error:?}");
+    let name = "ü".repeat(127);
+    let longest = message(&name).namespace(&name).lane(&name).dedupe_key("k".repeat(512)).priority(100);
+    assert!(hand.put(longest).await.created, "at the limits nothing is wrong");
+    assert_eq!(hand.counts().await, (1, 0, 0));
+}
+
+/// Proves M4: the key begins with the tenant's id, in either spelling, and "/".
+pub async fn a_dedupe_key_belongs_to_its_tenant<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let tenant = Uuid::from_u128(0xabcd_ef01);
+    for good in [format!("{tenant}/1"), format!("{}/1", tenant.simple()), format!("{tenant}/")] {
+        assert!(hand.put(message("t").tenant(tenant).dedupe_key(good)).await.created);
+    }
+    let upper = tenant.to_string().to_uppercase();
+    for bad in ["1".to_owned(), tenant.to_string(), format!("{tenant}x/1"), format!("{upper}/1")] {
+        assert!(hand.enqueue(&[message("t").tenant(tenant).dedupe_key(bad)]).await.is_err());
+    }
+    assert_eq!(hand.counts().await.0, 3);
+}
+
+/// Proves P1: two producers of the same lanes, and each lane is numbered 1, 2, 3 without a hole.
+pub async fn producers_of_one_lane_leave_no_hole<F: Fixture>() {
+    let (_outbox, hand, other) = F::two_hands().await;
+    let produce = async |hand: &Hand| {
+        let mut sequences = Vec::new();
+        for round in 0..20 {
+            let batch: Vec<Message> = (0..3).map(|n| message("t").lane(format!("lane-{}", (n + round) % 2))).collect();
+            sequences.extend(
+                hand.put_all(&batch).await.iter().enumerate().map(|(n, row)| ((n + round) % 2, row.sequence_id)),
+            );
+        }
+        sequences
+    };
+    let (mut all, others) = tokio::join!(produce(&hand), produce(&other));
+    all.extend(others);
+    for lane in 0..2 {
+        let mut found: Vec<_> = all.iter().filter(|(of, _)| *of == lane).filter_map(|(_, number)| *number).collect();
+        found.sort_unstable();
+        assert_eq!(found, (1..=60).collect::<Vec<i64>>(), "lane {lane}");
+    }
+}
+
+/// Proves M3, P6: two producers, one key: one message, and both know it.
+pub async fn producers_race_on_a_dedupe_key<F: Fixture>() {
+    let (_outbox, hand, other) = F::two_hands().await;
+    for round in 0..20 {
+        let keyed = || message("t").dedupe_key(format!("k-{round}"));
+        let (one, two) = tokio::join!(hand.put(keyed()), other.put(keyed()));
+        assert_eq!(one.message_id, two.message_id);
+        assert_ne!(one.created, two.created);
+    }
+    assert_eq!(hand.counts().await.0, 20);
+}
+
+/// Proves M11: ids are UUIDv7 in the order of the batch, and that is the order of the claim.
+pub async fn ids_keep_the_order_of_the_batch<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let put = hand.put_plain(1000).await;
+    assert!(put.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(put.iter().all(|id| id.get_version_num() == 7 && id.get_variant() == uuid::Variant::RFC4122));
+    assert_eq!(ids(&hand.take(1000).await), put);
+}
+
+/// Proves P2: retry, expiry, redrive and replay keep the id and the number.
+pub async fn id_and_sequence_are_kept_for_ever<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let id = hand.put_lane("a", 1).await[0];
+    for (attempt_no, end) in (1..).zip(["retry", "expiry", "failure", "success", "success"]) {
+        let held = if end == "expiry" { hand.lose(1).await } else { hand.take(1).await };
+        assert_eq!((ids(&held), numbers(&held), held[0].attempt_no), (vec![id], vec![1], attempt_no), "{end}");
+        match end {
+            "retry" => hand.retry(&held, Duration::ZERO).await,
+            "failure" => {
+                hand.fail(&held).await;
+                assert_eq!(hand.redrive_all().await, 1);
+            }
+            "success" => {
+                hand.deliver(&held).await;
+                let replayed = hand.replay("default", &Replay::Messages(vec![id])).await.expect("replay");
+                assert_eq!(replayed, 1);
+            }
+            _ => {}
+        }
+    }
+    let story = ["1 RETRYABLE", "2 ZOMBIE_REQUEUE", "3 FAILED", "4 DISPATCHED", "5 DISPATCHED"];
+    assert_eq!(hand.attempts(id).await, story);
+}
+
+/// One message to several sinks: each is delivered, retried and buried for itself.
+pub async fn routes_fan_out<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for sink in ["audit", "mail"] {
+        assert!(hand.add_route(&Route::new("order.*", sink)).await.expect("add_route"));
+    }
+    let id = hand.put(message("order.placed").lane("a")).await.message_id;
+    assert_eq!(hand.take(10).await.len(), 0, "nothing for the sink default");
+    hand.retry(&hand.take_from("mail", 10).await, Duration::ZERO).await;
+    hand.deliver(&hand.take_from("audit", 10).await).await;
+    assert_eq!(hand.stands(id).await, ["mail pending"]);
+    hand.fail(&hand.take_from("mail", 10).await).await;
+    assert_eq!(hand.attempts(id).await, ["1 DISPATCHED", "1 RETRYABLE", "2 FAILED"], "audit, then mail");
+    assert_eq!(hand.stands(id).await, ["mail dead"]);
+    assert_eq!((hand.status_of("mail").await.dead, hand.status_of("audit").await.dead), (1, 0));
+}
+
+/// Patterns are names in which only `*` means something; routes concern new messages only.
+pub async fn routes_come_and_go<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = Route::new("*", "audit");
+    let routes = [
+        Route::new("order.*", "mail"),
+        all.clone(),
+        Route::new("order.placed", "audit"),
+        Route::new("a_b%\\[?", "odd"),
+        Route::new("order.*", "bills").namespace("billing"),
+    ];
+    for route in &routes {
+        assert!(hand.add_route(route).await.expect("add_route"), "{route:?}");
+    }
+    assert!(!hand.add_route(&all).await.expect("add_route"), "it is there");
+    let sinks = async |message: Message| -> String {
+        let id = hand.put(message).await.message_id;
+        hand.stands(id).await.join(" ").replace(" pending", "")
+    };
+    assert_eq!(sinks(message("order.placed")).await, "audit mail");
+    assert_eq!(sinks(message("order.placed").namespace("billing")).await, "audit bills mail");
+    assert_eq!(sinks(message("border.placed")).await, "audit");
+    assert_eq!(sinks(message("Order.placed")).await, "audit", "a route minds the case");
+    assert_eq!(sinks(message("a_b%\\[?")).await, "audit odd");
+    for near in ["axb%\\[?", "a_bx\\[?", "a_b%\\[x", "a_b%\\x?"] {
+        assert_eq!(sinks(message(near)).await, "audit", "{near}");
+    }
+    assert!(hand.remove_route(&all).await.expect("remove_route"));
+    assert!(!hand.remove_route(&all).await.expect("remove_route"));
+    assert_eq!(sinks(message("user.created")).await, "default", "no route left");
+    let kept: HashSet<Uuid> = ids(&hand.take_from("audit", 100).await).into_iter().collect();
+    assert_eq!(kept.len(), 9, "what was routed before keeps its sink");
+    assert_eq!(hand.finish_all(&[], &Outcome::Dispatched).await, []);
+}

@@ -1,0 +1,194 @@
+//! A worker, a producer and an operator in one, so that a case reads like the contract: each call is one line, and what
+//! the store refuses unexpectedly ends the test there. No promise is checked here.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use postrider::{
+    Claim, Claimed, Completed, Completion, Enqueued, Failure, LeaseToken, Message, Outcome, SinkStatus, Store,
+};
+use uuid::Uuid;
+
+/// Long enough that no lease ends during a test by accident.
+pub(crate) const LONG: Duration = Duration::from_mins(10);
+/// Short enough that a test can wait for the end of a lease.
+const SHORT: Duration = Duration::from_millis(1);
+/// How long a test waits for a state before it gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a state.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+pub(crate) const NO_IDS: [Uuid; 0] = [];
+
+/// A store, and the name of the worker that uses it.
+#[derive(Clone)]
+pub struct Hand {
+    store: Arc<dyn Store>,
+    worker: String,
+}
+
+impl Deref for Hand {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+/// A message whose payload does not matter.
+pub(crate) fn message(topic: &str) -> Message {
+    Message::json(topic, &1).expect("a number is JSON")
+}
+
+pub(crate) fn ids(claimed: &[Claimed]) -> Vec<Uuid> {
+    claimed.iter().map(|one| one.message_id).collect()
+}
+
+pub(crate) fn topics(claimed: &[Claimed]) -> Vec<&str> {
+    claimed.iter().map(|one| one.topic.as_str()).collect()
+}
+
+/// Their numbers in their lanes.
+pub(crate) fn numbers(claimed: &[Claimed]) -> Vec<i64> {
+    claimed.iter().filter_map(|one| one.sequence_id).collect()
+}
+
+pub(crate) fn token(claimed: &[Claimed]) -> LeaseToken {
+    claimed[0].lease_token
+}
+
+impl Hand {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, worker: format!("worker-{}", Uuid::new_v4().simple()) }
+    }
+
+    pub(crate) fn worker(&self) -> &str {
+        &self.worker
+    }
+
+    pub(crate) async fn put(&self, message: Message) -> Enqueued {
+        self.put_all(&[message]).await.remove(0)
+    }
+
+    pub(crate) async fn put_all(&self, messages: &[Message]) -> Vec<Enqueued> {
+        self.store.enqueue(messages).await.expect("enqueue")
+    }
+
+    /// Messages without a lane.
+    pub(crate) async fn put_plain(&self, count: usize) -> Vec<Uuid> {
+        let messages: Vec<Message> = (0..count).map(|_| message("t")).collect();
+        self.put_all(&messages).await.into_iter().map(|enqueued| enqueued.message_id).collect()
+    }
+
+    /// Messages in one lane.
+    pub(crate) async fn put_lane(&self, lane: &str, count: usize) -> Vec<Uuid> {
+        let messages: Vec<Message> = (0..count).map(|_| message("t").lane(lane)).collect();
+        self.put_all(&messages).await.into_iter().map(|enqueued| enqueued.message_id).collect()
+    }
+
+    /// Messages in each of many lanes: `lane-00000` and so on.
+    pub(crate) async fn put_lanes(&self, lanes: usize, per_lane: usize) {
+        let messages: Vec<Message> =
+            (0..per_lane).flat_map(|_| (0..lanes).map(|lane| message("t").lane(format!("lane-{lane:05}")))).collect();
+        for batch in messages.chunks(postrider::MAX_BATCH_MESSAGES) {
+            self.put_all(batch).await;
+        }
+    }
+
+    /// A claim of up to so many, with a long lease, to be changed where a case needs it.
+    pub(crate) fn wants(&self, batch_size: u32) -> Claim {
+        Claim { batch_size, lease: LONG, ..Claim::new(&self.worker) }
+    }
+
+    pub(crate) async fn take(&self, batch_size: u32) -> Vec<Claimed> {
+        self.take_as(&self.wants(batch_size)).await
+    }
+
+    pub(crate) async fn take_as(&self, claim: &Claim) -> Vec<Claimed> {
+        self.store.claim(claim).await.expect("claim")
+    }
+
+    pub(crate) async fn take_from(&self, sink: &str, batch_size: u32) -> Vec<Claimed> {
+        self.take_as(&Claim { sink: sink.to_owned(), ..self.wants(batch_size) }).await
+    }
+
+    /// A claim whose lease has ended when this returns, by the store's clock.
+    pub(crate) async fn lose(&self, batch_size: u32) -> Vec<Claimed> {
+        self.lose_as(&self.wants(batch_size)).await
+    }
+
+    pub(crate) async fn lose_as(&self, claim: &Claim) -> Vec<Claimed> {
+        let claimed = self.take_as(&Claim { lease: SHORT, ..claim.clone() }).await;
+        self.until_ended(&claimed).await;
+        claimed
+    }
+
+    /// Waits until these leases have ended, as they were when they were taken.
+    pub(crate) async fn until_ended(&self, claimed: &[Claimed]) {
+        if let Some(end) = claimed.iter().map(|one| one.lease_expires_at).max() {
+            self.until(end).await;
+        }
+    }
+
+    /// Waits until the store's clock has come to this time.
+    pub(crate) async fn until(&self, time: SystemTime) {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while self.store.now().await.expect("now") < time {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        waited.await.expect("the store's clock goes on");
+    }
+
+    /// Records the same outcome for each; what was really recorded.
+    pub(crate) async fn finish_all(&self, claimed: &[Claimed], outcome: &Outcome) -> Vec<Completed> {
+        let completions: Vec<Completion> = claimed.iter().map(|one| Completion::new(one, outcome.clone())).collect();
+        self.store.complete(&self.worker, &completions).await.expect("complete")
+    }
+
+    /// Delivered, all of them.
+    pub(crate) async fn deliver(&self, claimed: &[Claimed]) {
+        assert_eq!(self.finish_all(claimed, &Outcome::Dispatched).await.len(), claimed.len());
+    }
+
+    /// Failed for good.
+    pub(crate) async fn fail(&self, claimed: &[Claimed]) {
+        let outcome = Outcome::Failed(Failure::new("REFUSED", "no"));
+        assert_eq!(self.finish_all(claimed, &outcome).await.len(), claimed.len());
+    }
+
+    /// Failed, and due again after a delay.
+    pub(crate) async fn retry(&self, claimed: &[Claimed], retry_after: Duration) {
+        let outcome = Outcome::Retryable { retry_after, failure: Failure::new("BUSY", "later") };
+        assert_eq!(self.finish_all(claimed, &outcome).await.len(), claimed.len());
+    }
+
+    pub(crate) async fn redrive_all(&self) -> u64 {
+        self.store.redrive(None, None).await.expect("redrive")
+    }
+
+    /// The attempts of a message, by sink and number: `1 FAILED`.
+    pub(crate) async fn attempts(&self, message_id: Uuid) -> Vec<String> {
+        let mut attempts = self.store.show(message_id).await.expect("show").expect("the message is there").attempts;
+        attempts.sort_by(|one, other| (&one.sink, one.attempt_no).cmp(&(&other.sink, other.attempt_no)));
+        attempts.iter().map(|attempt| format!("{} {}", attempt.attempt_no, attempt.state)).collect()
+    }
+
+    /// Where a message stands for each sink, by name: `default pending`. Nothing: it was delivered.
+    pub(crate) async fn stands(&self, message_id: Uuid) -> Vec<String> {
+        let detail = self.store.show(message_id).await.expect("show").expect("the message is there");
+        detail.deliveries.iter().map(|delivery| format!("{} {}", delivery.sink, delivery.state)).collect()
+    }
+
+    pub(crate) async fn status_of(&self, sink: &str) -> SinkStatus {
+        let all = self.store.status().await.expect("status");
+        all.into_iter().find(|status| status.sink == sink).expect("the sink has a line")
+    }
+
+    /// Pending, leased and dead of the sink `default`.
+    pub(crate) async fn counts(&self) -> (i64, i64, i64) {
+        let status = self.status_of("default").await;
+        (status.pending, status.leased, status.dead)
+    }
+}

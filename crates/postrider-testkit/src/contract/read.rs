@@ -1,0 +1,152 @@
+//! What an operator reads: how each sink stands, pages of messages, and the whole story of one.
+
+use std::time::Duration;
+
+use postrider::{ListFilter, ListState, MessageSummary, Route};
+use uuid::Uuid;
+
+use super::Fixture;
+use super::hand::{NO_IDS, ids, message};
+
+fn filter(state: Option<ListState>, before: Option<Uuid>, limit: u32) -> ListFilter {
+    ListFilter { state, topic: None, tenant_id: None, lane: None, sink: None, before, limit }
+}
+
+fn topics_of(lines: &[MessageSummary]) -> Vec<&str> {
+    lines.iter().map(|line| line.topic.as_str()).collect()
+}
+
+/// Proves P16: one line for each sink, over queue, dead letters and recent attempts.
+pub async fn status_adds_up<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for sink in ["a", "b"] {
+        hand.add_route(&Route::new("x.*", sink)).await.expect("add_route");
+    }
+    let now = hand.now().await.expect("now");
+    for _ in 0..3 {
+        hand.put(message("x.y")).await;
+    }
+    hand.put(message("other").due_at(now - Duration::from_hours(1))).await;
+    hand.put(message("later").delay(Duration::from_hours(1))).await;
+    let held = hand.take_from("a", 2).await;
+    hand.fail(&held[..1]).await;
+    let lines: Vec<_> = hand
+        .status()
+        .await
+        .expect("status")
+        .into_iter()
+        .map(|line| {
+            (
+                line.sink,
+                line.pending,
+                line.due,
+                line.leased,
+                line.dead,
+                line.recent,
+                line.oldest_due_age_seconds > 3000.0,
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("a".to_owned(), 1, 1, 1, 1, [0, 0, 1, 0], false),
+            ("b".to_owned(), 3, 3, 0, 0, [0; 4], false),
+            ("default".to_owned(), 2, 1, 0, 0, [0; 4], true),
+        ]
+    );
+    hand.deliver(&held[1..]).await;
+    let line = hand.status_of("a").await;
+    assert_eq!(line.recent, [1, 0, 1, 0]);
+    let (success, error) = (line.last_success_at.expect("one"), line.last_error_at.expect("one"));
+    assert!(now <= error && error <= success && success <= hand.now().await.expect("now"));
+}
+
+/// Each state is found by its word, for the sink that is asked about.
+pub async fn every_state_is_listed<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for (priority, topic) in [(4, "dead"), (3, "delivered"), (2, "leased"), (1, "pending")] {
+        hand.put(message(topic).priority(priority)).await;
+    }
+    let held = hand.take(3).await;
+    hand.fail(&held[..1]).await;
+    hand.deliver(&held[1..2]).await;
+    for state in [ListState::Dead, ListState::Delivered, ListState::Leased, ListState::Pending] {
+        for sink in [None, Some("default".to_owned())] {
+            let found = hand.list(&ListFilter { sink, ..filter(Some(state), None, 10) }).await.expect("list");
+            let lines: Vec<_> = found.iter().map(|line| (line.topic.as_str(), line.state.as_str())).collect();
+            assert_eq!(lines, [(state.as_str(), state.as_str())]);
+        }
+        let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..filter(Some(state), None, 10) };
+        assert_eq!(hand.list(&elsewhere).await.expect("list"), []);
+    }
+    let all = hand.list(&filter(None, None, 10)).await.expect("list");
+    assert_eq!(topics_of(&all), ["pending", "leased", "delivered", "dead"], "newest first");
+    assert_eq!(all.iter().map(|line| line.attempt_no).collect::<Vec<_>>(), [Some(0), Some(1), None, Some(1)]);
+}
+
+/// A page is never cut inside a message with several sinks, so going on before its last message misses nothing.
+pub async fn a_page_ends_between_two_messages<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for sink in ["b", "a"] {
+        hand.add_route(&Route::new("*", sink)).await.expect("add_route");
+    }
+    let mut put = hand.put_plain(3).await;
+    put.reverse();
+    let lines = async |state, before| -> Vec<(Uuid, String)> {
+        let page = hand.list(&filter(state, before, 3)).await.expect("list");
+        page.into_iter().map(|line| (line.message_id, line.sink.expect("not delivered"))).collect()
+    };
+    let of = |id: Uuid| [(id, "a".to_owned()), (id, "b".to_owned())];
+    for state in [None, Some(ListState::Pending)] {
+        assert_eq!(lines(state, None).await, [of(put[0]), of(put[1])].concat());
+        assert_eq!(lines(state, Some(put[1])).await, of(put[2]));
+    }
+    for sink in ["a", "b"] {
+        hand.fail(&hand.take_from(sink, 10).await).await;
+    }
+    for state in [None, Some(ListState::Dead)] {
+        assert_eq!(lines(state, None).await, [of(put[0]), of(put[1])].concat());
+        assert_eq!(lines(state, Some(put[1])).await, of(put[2]));
+    }
+}
+
+/// Topic, tenant and lane narrow a list.
+pub async fn a_list_is_filtered<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let tenant = Uuid::from_u128(7);
+    hand.put_all(&[message("plain"), message("tenant").tenant(tenant), message("lane").lane("a")]).await;
+    for state in [None, Some(ListState::Pending)] {
+        let all = filter(state, None, 10);
+        let narrowed = [
+            (ListFilter { topic: Some("plain".to_owned()), ..all.clone() }, "plain"),
+            (ListFilter { tenant_id: Some(tenant), ..all.clone() }, "tenant"),
+            (ListFilter { lane: Some("a".to_owned()), ..all.clone() }, "lane"),
+        ];
+        for (filter, topic) in narrowed {
+            assert_eq!(topics_of(&hand.list(&filter).await.expect("list")), [topic]);
+        }
+    }
+}
+
+/// The whole story of a message: what was said, where it stands, every attempt.
+pub async fn a_message_is_shown<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let before = hand.now().await.expect("now");
+    let said = message("t").namespace("n").lane("a").priority(3).header("h", "v").content_type("x/y").dedupe_key("k");
+    let id = hand.put(said).await.message_id;
+    hand.retry(&hand.take(1).await, Duration::from_hours(1)).await;
+    let shown = hand.show(id).await.expect("show").expect("it is there");
+    assert_eq!((shown.message_id, shown.namespace.as_str(), shown.topic.as_str()), (id, "n", "t"));
+    assert_eq!((shown.lane.as_deref(), shown.sequence_id, shown.priority), (Some("a"), Some(1), 3));
+    assert_eq!((shown.dedupe_key.as_deref(), shown.content_type.as_deref()), (Some("k"), Some("x/y")));
+    assert_eq!(shown.payload.as_ref().map(|json| json.get()), Some("1"));
+    let headers: serde_json::Value = serde_json::from_str(shown.headers.expect("headers").get()).expect("JSON");
+    assert_eq!((headers, shown.body), (serde_json::json!({"h": "v"}), None));
+    let late = Duration::from_mins(1);
+    assert!(before - late < shown.enqueued_at && shown.enqueued_at < before + late);
+    assert_eq!((shown.deliveries[0].state.as_str(), shown.deliveries[0].attempt_no), ("pending", 1));
+    assert_eq!((shown.attempts.len(), shown.attempts[0].state.as_str()), (1, "RETRYABLE"));
+    assert!(hand.show(Uuid::new_v4()).await.expect("show").is_none());
+    assert_eq!(ids(&hand.take(1).await), NO_IDS);
+}

@@ -1,0 +1,302 @@
+//! A proxy in front of a PostgreSQL server that breaks what goes through it, when a test says so: it cuts connections,
+//! refuses new ones, stands still, or lets a statement commit and keeps the answer to itself. Tests point a client at
+//! its port instead of the server's. It never changes a byte that it passes on.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{AbortHandle, JoinHandle},
+};
+
+use crate::protocol::{BUFFER_BYTES, Frame, Frames, REQUESTS, startup_message};
+
+/// A proxy that breaks things on demand; it ends, with its connections, when dropped.
+#[derive(Debug)]
+pub struct FaultProxy {
+    port: u16,
+    state: Arc<State>,
+    accepting: JoinHandle<()>,
+}
+
+/// What a [`FaultProxy`] has done until now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Connections it passed on to the server.
+    pub connections: u64,
+    /// Connections it closed without asking the server.
+    pub refused: u64,
+    /// Connections it cut, whatever they were doing.
+    pub cut: u64,
+    /// Connections it cut after a commit, without passing the answer on.
+    pub cut_after_commit: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: Mutex<HashMap<u64, AbortHandle>>,
+    stalled: watch::Sender<bool>,
+    refusing: AtomicBool,
+    /// Which statements are still to be answered with a cut, and how many.
+    ambush: Mutex<Ambush>,
+    connections: AtomicU64,
+    refused: AtomicU64,
+    cut: AtomicU64,
+    cut_after_commit: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Ambush {
+    /// Goes up with each call, so that what an earlier one began is not given back to a later one.
+    call: u64,
+    statement: String,
+    left: u64,
+}
+
+impl FaultProxy {
+    /// Listens on a free port of 127.0.0.1 and connects each client to `target_port`, as long as the server is there.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub async fn start(target_port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port of 127.0.0.1 is free");
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let state = Arc::new(State::default());
+        let accepting = tokio::spawn(accept(listener, target_port, Arc::clone(&state)));
+        Self { port, state, accepting }
+    }
+
+    /// The port to connect to instead of the server's.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of a database through this proxy, for the superuser.
+    #[must_use]
+    pub fn url(&self, database: &crate::Database) -> String {
+        crate::database::url(self.port, "postgres", database.name())
+    }
+
+    /// Closes every connection, whatever is on its way in it.
+    pub fn cut_all(&self) {
+        let cut = self.state.end_sessions();
+        self.state.cut.fetch_add(cut, Ordering::SeqCst);
+    }
+
+    /// Cuts between a commit and its answer, for the next `count` statements that contain `statement`: each is passed on,
+    /// and when the server has said that it is done and no transaction is open, both sides are closed and the client
+    /// hears nothing. What fails or leaves a transaction open is answered as usual and does not count. Zero takes an
+    /// earlier call back.
+    pub fn cut_after_commit(&self, statement: &str, count: u64) {
+        let mut ambush = lock(&self.state.ambush);
+        *ambush = Ambush { call: ambush.call + 1, statement: statement.to_owned(), left: count };
+    }
+
+    /// How many of the cuts after a commit are still to come.
+    #[must_use]
+    pub fn cuts_to_come(&self) -> u64 {
+        lock(&self.state.ambush).left
+    }
+
+    /// Whether new connections are closed at once. Those that are there stay.
+    pub fn refuse(&self, refuse: bool) {
+        self.state.refusing.store(refuse, Ordering::SeqCst);
+    }
+
+    /// Whether everything stands still: connections stay open, and nothing goes either way until it is taken back.
+    pub fn stall(&self, stall: bool) {
+        self.state.stalled.send_replace(stall);
+    }
+
+    /// What it has done until now.
+    #[must_use]
+    pub fn counts(&self) -> FaultCounts {
+        let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
+        FaultCounts {
+            connections: read(&self.state.connections),
+            refused: read(&self.state.refused),
+            cut: read(&self.state.cut),
+            cut_after_commit: read(&self.state.cut_after_commit),
+        }
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.state.end_sessions();
+    }
+}
+
+impl State {
+    fn end_sessions(&self) -> u64 {
+        let mut sessions = lock(&self.sessions);
+        sessions.retain(|_, session| !session.is_finished());
+        sessions.drain().map(|(_, session)| session.abort()).count() as u64
+    }
+
+    /// Whether this statement is to be answered with a cut, and by which call.
+    fn ambushes(&self, statement: &[u8]) -> Option<u64> {
+        let mut ambush = lock(&self.ambush);
+        let sought = ambush.statement.as_bytes();
+        let hit =
+            ambush.left > 0 && (sought.is_empty() || statement.windows(sought.len()).any(|window| window == sought));
+        ambush.left -= u64::from(hit);
+        hit.then_some(ambush.call)
+    }
+
+    /// It did not commit: the next one may.
+    fn give_back(&self, call: u64) {
+        let mut ambush = lock(&self.ambush);
+        ambush.left += u64::from(ambush.call == call);
+    }
+
+    async fn not_stalled(&self) {
+        // The sender is in `self`, so it cannot be gone.
+        drop(self.stalled.subscribe().wait_for(|stalled| !stalled).await);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, target_port: u16, state: Arc<State>) {
+    while let Ok((client, _)) = listener.accept().await {
+        if state.refusing.load(Ordering::SeqCst) {
+            state.refused.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
+        let id = state.connections.fetch_add(1, Ordering::SeqCst);
+        let mut sessions = lock(&state.sessions);
+        sessions.retain(|_, session| !session.is_finished());
+        let session = tokio::spawn(serve(client, target_port, Arc::clone(&state)));
+        sessions.insert(id, session.abort_handle());
+    }
+}
+
+/// Both sockets are closed when it returns or is aborted.
+async fn serve(mut client: TcpStream, target_port: u16, state: Arc<State>) -> io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", target_port)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let startup = startup_message(&mut client).await?;
+    state.not_stalled().await;
+    server.write_all(&startup).await?;
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let asked = Mutex::new(Asked::default());
+    let up = async {
+        let mut requests = Requests::default();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let length = from_client.read(&mut buffer).await?;
+            if length == 0 {
+                return to_server.shutdown().await;
+            }
+            state.not_stalled().await;
+            // Before the server sees it: the answer must find its question.
+            requests.note(&buffer[..length], &state, &asked);
+            to_server.write_all(&buffer[..length]).await?;
+        }
+    };
+    let down = async {
+        let mut answers = Answers::default();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let length = from_server.read(&mut buffer).await?;
+            if length == 0 {
+                return to_client.shutdown().await;
+            }
+            state.not_stalled().await;
+            let Some(bytes) = answers.pass(&buffer[..length], &state, &asked) else {
+                state.cut_after_commit.fetch_add(1, Ordering::SeqCst);
+                return Err(io::Error::other("cut after a commit"));
+            };
+            to_client.write_all(&bytes).await?;
+        }
+    };
+    tokio::try_join!(up, down)?;
+    Ok(())
+}
+
+/// For each answer that is to come: whether it is to be kept back. The first is the one that ends the start-up.
+#[derive(Debug)]
+struct Asked(VecDeque<Option<u64>>);
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self(VecDeque::from([None]))
+    }
+}
+
+/// The client's side: which statement a request carries.
+#[derive(Debug, Default)]
+struct Requests {
+    frames: Frames,
+    statement: Vec<u8>,
+}
+
+impl Requests {
+    fn note(&mut self, bytes: &[u8], state: &State, asked: &Mutex<Asked>) {
+        for Frame { kind, head } in self.frames.all(bytes) {
+            if matches!(kind, b'P' | b'Q') {
+                self.statement = head;
+            }
+            if REQUESTS.contains(&kind) {
+                let ambushed = state.ambushes(&std::mem::take(&mut self.statement));
+                lock(asked).0.push_back(ambushed);
+            }
+        }
+    }
+}
+
+/// The server's side: where one answer ends, and whether it says that something was committed.
+#[derive(Debug, Default)]
+struct Answers {
+    frames: Frames,
+    kept_back: Vec<u8>,
+    completed: bool,
+    failed: bool,
+}
+
+impl Answers {
+    /// What to pass on; `None`: a commit that nobody is to hear of.
+    fn pass(&mut self, mut bytes: &[u8], state: &State, asked: &Mutex<Asked>) -> Option<Vec<u8>> {
+        let mut passed = Vec::with_capacity(bytes.len());
+        while !bytes.is_empty() {
+            let ended = self.frames.next(bytes);
+            let (piece, rest) = bytes.split_at(ended.as_ref().map_or(bytes.len(), |(_, length)| *length));
+            bytes = rest;
+            let keep_back = lock(asked).0.front().is_some_and(Option::is_some);
+            if keep_back { &mut self.kept_back } else { &mut passed }.extend_from_slice(piece);
+            let Some((frame, _)) = ended else { break };
+            match (frame.kind, frame.head.as_slice()) {
+                (b'C', tag) => self.completed |= !tag.starts_with(b"ROLLBACK"),
+                (b'E', _) => self.failed = true,
+                (b'Z', status) => {
+                    let (completed, failed) = (std::mem::take(&mut self.completed), std::mem::take(&mut self.failed));
+                    if let Some(call) = lock(asked).0.pop_front().flatten() {
+                        if completed && !failed && status == b"I" {
+                            return None;
+                        }
+                        state.give_back(call);
+                        passed.append(&mut self.kept_back);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(passed)
+    }
+}

@@ -1,0 +1,220 @@
+//! The SQLite store: an outbox in an application's own database file, for a site without a database server. Each
+//! transition is one transaction of the statements in `sql/sqlite/statements`, run by one writer thread; several
+//! processes may share a file. No row is written any other way.
+
+mod bury;
+mod claim;
+mod complete;
+mod input;
+mod inspect;
+mod listen;
+mod migrate;
+mod open;
+mod operate;
+mod session;
+mod statement;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use self::session::{Session, Thread};
+use self::statement::{execute, sql};
+use crate::enqueue::{self, Enqueued};
+use crate::error::Error;
+use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
+use crate::message::Message;
+use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
+
+pub use self::migrate::migrate;
+
+/// An outbox in a SQLite file. Cheap to clone; its threads end with the last clone.
+#[derive(Clone)]
+pub struct SqliteStore {
+    path: Arc<Path>,
+    writer: Thread,
+    reader: Thread,
+}
+
+impl SqliteStore {
+    /// Opens a file, making it if it is not there, and brings its tables to what this build needs. The file gets a
+    /// write-ahead log (two more files beside it) and keeps it.
+    ///
+    /// Blocks for a moment: until the file is open and, the first time, its tables are made.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let mut connection = open::open(path)?;
+        migrate(&mut connection)?;
+        let reader = open::open(path)?;
+        reader.pragma_update(None, "query_only", true)?;
+        let start = |name: &str, connection| {
+            Thread::start(name, connection).map_err(|error| Error::SqliteOpen {
+                path: path.display().to_string(),
+                reason: format!("the system gave no thread for it: {error}"),
+            })
+        };
+        Ok(Self {
+            path: path.into(),
+            writer: start("postrider-writer", connection)?,
+            reader: start("postrider-reader", reader)?,
+        })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.path.to_path_buf()
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Session) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.writer.run(work).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
+        enqueue::check_many(messages)?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let messages = messages.to_vec();
+        self.write(move |session| session.write(|tx, _| enqueue::rusqlite::enqueue_many(tx, &messages))).await
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+        input::claim(claim)?;
+        let claim = claim.clone();
+        self.write(move |session| claim::claim(session, &claim)).await
+    }
+
+    async fn complete(&self, worker_id: &str, completions: &[Completion]) -> Result<Vec<Completed>, Error> {
+        input::completions(completions)?;
+        if completions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (worker_id, completions) = (worker_id.to_owned(), completions.to_vec());
+        self.write(move |session| complete::complete(session, &worker_id, &completions)).await
+    }
+
+    async fn renew(&self, token: LeaseToken, message_ids: &[Uuid], lease: Duration) -> Result<Vec<Uuid>, Error> {
+        input::lease(lease)?;
+        let ids = message_ids.to_vec();
+        self.write(move |session| complete::renew(session, token, &ids, lease)).await
+    }
+
+    async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        let ids = message_ids.to_vec();
+        self.write(move |session| complete::release(session, token, &ids)).await
+    }
+
+    async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error> {
+        input::batch_size(batch_size)?;
+        self.write(move |session| operate::end_stale_leases(session, Some(batch_size), None)).await
+    }
+
+    async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
+        input::age(older_than)?;
+        self.write(move |session| operate::end_stale_leases(session, None, Some(older_than))).await
+    }
+
+    async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
+        let (ids, sink) = (message_ids.map(<[Uuid]>::to_vec), sink.map(str::to_owned));
+        self.write(move |session| operate::redrive(session, ids.as_deref(), sink.as_deref())).await
+    }
+
+    async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
+        let (ids, sink) = (message_ids.to_vec(), sink.map(str::to_owned));
+        self.write(move |session| operate::discard(session, &ids, sink.as_deref())).await
+    }
+
+    async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error> {
+        input::sink(sink)?;
+        let (sink, what) = (sink.to_owned(), what.clone());
+        self.write(move |session| operate::replay(session, &sink, &what)).await
+    }
+
+    async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
+        older_than.map_or(Ok(()), input::age)?;
+        let mut pruned = Pruned::default();
+        // Batch by batch, each in its turn with whatever else the writer has to do.
+        let mut next = Some(Uuid::nil());
+        while let Some(after) = next {
+            let (deleted, last) =
+                self.write(move |session| operate::prune_messages(session, older_than, after)).await?;
+            pruned.rest_deleted += deleted;
+            next = last;
+        }
+        loop {
+            let deleted = self.write(operate::prune_dedupe).await?;
+            pruned.dedupe_deleted += deleted;
+            if deleted < operate::PRUNE_BATCH as u64 {
+                return Ok(pruned);
+            }
+        }
+    }
+
+    /// Nothing to do: a SQLite file grows by itself.
+    async fn make_partitions(&self) -> Result<u64, Error> {
+        Ok(0)
+    }
+
+    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
+        input::sink(sink)?;
+        let sink = sink.to_owned();
+        self.write(move |session| {
+            session.write(|tx, _| {
+                let on_dead = change.on_dead.map(OnDead::as_str);
+                execute(
+                    tx,
+                    sql!("configure_sink"),
+                    &[(":sink", &sink), (":paused", &change.paused), (":on_dead", &on_dead)],
+                )
+            })
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn add_route(&self, route: &Route) -> Result<bool, Error> {
+        input::route(route)?;
+        let route = route.clone();
+        self.write(move |session| change_route(session, sql!("add_route"), &route)).await
+    }
+
+    async fn remove_route(&self, route: &Route) -> Result<bool, Error> {
+        let route = route.clone();
+        self.write(move |session| change_route(session, sql!("remove_route"), &route)).await
+    }
+
+    /// Nobody needs to know who sleeps: a listener sees every commit.
+    async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error> {
+        input::worker(worker_id)?;
+        input::sleep(at_most)
+    }
+
+    async fn woke(&self, _worker_id: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Listener>, Error> {
+        let path = self.path.clone();
+        let listener = self.reader.run(move |_| listen::SqliteListener::new(open::open(&path)?)).await?;
+        Ok(Box::new(listener))
+    }
+}
+
+/// Whether something changed.
+fn change_route(session: &mut Session, sql: &str, route: &Route) -> Result<bool, Error> {
+    session.write(|tx, _| {
+        let changed =
+            execute(tx, sql, &[(":sink", &route.sink), (":topic", &route.topic), (":namespace", &route.namespace)])?;
+        Ok(changed > 0)
+    })
+}

@@ -1,0 +1,47 @@
+//! How a delivery's life ends badly: a lease that ran out is recorded, and what is out of attempts becomes a dead letter.
+//! Called inside the transactions of claim, complete and repair.
+
+use rusqlite::{ToSql, Transaction};
+use uuid::Uuid;
+
+use super::statement::{execute, first, sql};
+use crate::error::Error;
+
+/// What was open about a delivery.
+pub(super) struct Settled {
+    /// A lease that had ended was recorded.
+    pub(super) closed: bool,
+    /// It was out of attempts, and is dead now.
+    pub(super) buried: bool,
+}
+
+/// Closes what is open about a delivery before it is leased anew or freed. `max_attempts` `None`: the limit it was last
+/// claimed with.
+pub(super) fn settle(
+    tx: &Transaction<'_>,
+    message_id: Uuid,
+    sink: &str,
+    max_attempts: Option<u32>,
+    now: i64,
+) -> Result<Settled, Error> {
+    let delivery: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":sink", &sink), (":now", &now)];
+    let closed = execute(tx, sql!("settle"), &delivery)? > 0;
+    let limit: [(&str, &dyn ToSql); 3] =
+        [(":message_id", &message_id), (":sink", &sink), (":max_attempts", &max_attempts)];
+    let buried = first(tx, sql!("is_spent"), &limit, |row| row.get::<_, Option<bool>>(0))?.flatten() == Some(true);
+    if buried {
+        bury(tx, message_id, sink, "ATTEMPTS_EXHAUSTED", now)?;
+    }
+    Ok(Settled { closed, buried })
+}
+
+/// Makes a delivery a dead letter, with the error of its last attempt.
+pub(super) fn bury(tx: &Transaction<'_>, message_id: Uuid, sink: &str, reason: &str, now: i64) -> Result<(), Error> {
+    let letter: [(&str, &dyn ToSql); 4] =
+        [(":message_id", &message_id), (":sink", &sink), (":now", &now), (":reason", &reason)];
+    let delivery: [(&str, &dyn ToSql); 2] = [(":message_id", &message_id), (":sink", &sink)];
+    let parks = first(tx, sql!("bury"), &letter, |row| row.get::<_, bool>(0))?;
+    let what = if parks == Some(true) { sql!("bury_parked") } else { sql!("end") };
+    execute(tx, what, &delivery)?;
+    Ok(())
+}

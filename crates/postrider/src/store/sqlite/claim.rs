@@ -1,0 +1,291 @@
+//! Claims in SQLite: looks without the write lock whether anything is free, then picks, settles and leases in one
+//! transaction. The order, the share between lanes and the others, and the round over the lanes are those of
+//! `sql/postgres/functions/claim.sql`; each step is a statement, and nothing is written if nothing is free.
+
+use rusqlite::{Row, ToSql, Transaction};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::bury;
+use super::session::{Cursor, Session};
+use super::statement::{all, execute, first, micros, sql, time};
+use crate::error::Error;
+use crate::lifecycle::{Claim, Claimed, Content, LeaseToken};
+use crate::message::limit;
+
+/// How many lane heads a claim looks at before it stops, unless it is to be thorough: a hop takes some microseconds, and
+/// nobody else writes meanwhile.
+const USUAL_HOPS: usize = 2_000;
+
+/// A delivery that may be leased.
+struct Pick {
+    message_id: Uuid,
+    /// Its last lease ended without an outcome, or it is out of attempts.
+    unsettled: bool,
+}
+
+impl Pick {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { message_id: row.get(0)?, unsettled: row.get(1)? })
+    }
+}
+
+pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+    let mut cursor = session.cursor(&claim.sink, claim.tenant_id);
+    // A relay that finds nothing must not keep others from writing, nor wake itself by a commit.
+    let nothing = session.read(|tx, now| Search { tx, claim, now }.finds_nothing(&mut cursor))?;
+    let claimed = if nothing {
+        Vec::new()
+    } else {
+        session.write(|tx, now| {
+            let search = Search { tx, claim, now };
+            if search.is_paused()? {
+                return Ok(Vec::new());
+            }
+            let picks = search.pick(&mut cursor)?;
+            lease(tx, claim, now, picks)
+        })?
+    };
+    session.remember(&claim.sink, claim.tenant_id, cursor);
+    Ok(claimed)
+}
+
+struct Search<'a> {
+    tx: &'a Transaction<'a>,
+    claim: &'a Claim,
+    now: i64,
+}
+
+impl Search<'_> {
+    fn is_paused(&self) -> Result<bool, Error> {
+        let paused = first(self.tx, sql!("sink_is_paused"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
+        Ok(paused.unwrap_or(false))
+    }
+
+    fn finds_nothing(&self, cursor: &mut Cursor) -> Result<bool, Error> {
+        if self.is_paused()? {
+            return Ok(true);
+        }
+        if !self.due(1)?.is_empty() {
+            return Ok(false);
+        }
+        let (found, last_lane) = self.lanes(1, &cursor.lane)?;
+        if found.is_empty()
+            && let Some(last_lane) = last_lane
+        {
+            // Only so many blocked lanes at once: the next claim goes on from here.
+            cursor.lane = last_lane;
+        }
+        Ok(found.is_empty())
+    }
+
+    /// What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
+    /// what they leave is filled up.
+    fn pick(&self, cursor: &mut Cursor) -> Result<Vec<Pick>, Error> {
+        let batch = self.claim.batch_size as usize;
+        let lanes_wait = first(self.tx, sql!("lanes_wait"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
+        if lanes_wait != Some(true) {
+            return self.due(batch);
+        }
+        let half = if cursor.lanes_turn { batch / 2 } else { batch.div_ceil(2) };
+        let mut picks = self.due(half)?;
+        let (lanes, last_lane) = self.lanes(batch - picks.len(), &cursor.lane)?;
+        cursor.lanes_turn = !cursor.lanes_turn;
+        cursor.lane = last_lane.unwrap_or_else(|| cursor.lane.clone());
+        if picks.len() == half && half + lanes.len() < batch {
+            picks = self.due(batch - lanes.len())?;
+        }
+        picks.extend(lanes);
+        Ok(picks)
+    }
+
+    /// Due deliveries without a lane: hops from priority to priority, so that those not yet due cost one look for each.
+    fn due(&self, room: usize) -> Result<Vec<Pick>, Error> {
+        let (next, due) = match self.claim.tenant_id {
+            None => (sql!("claim_priority"), sql!("claim_due")),
+            Some(_) => (sql!("claim_priority_of_tenant"), sql!("claim_due_of_tenant")),
+        };
+        let mut picks = Vec::new();
+        let mut below = limit::PRIORITY_MAX + 1;
+        while picks.len() < room {
+            let hop = self.parameters(&[(":below", &below)]);
+            let Some((priority, is_due)) =
+                first(self.tx, next, &hop, |row| Ok((row.get::<_, i32>(0)?, row.get::<_, bool>(1)?)))?
+            else {
+                break;
+            };
+            if is_due {
+                let left = room - picks.len();
+                let take = self.parameters(&[
+                    (":priority", &priority),
+                    (":max_attempts", &self.claim.max_attempts),
+                    (":room", &left),
+                ]);
+                picks.extend(all(self.tx, due, &take, Pick::from_row)?);
+            }
+            below = priority;
+        }
+        Ok(picks)
+    }
+
+    /// Once around the lanes, beginning after `start`: to the last lane, then from the first one up to `start`. Stops when
+    /// the room is filled or, on either leg of a claim that need not be thorough, so many heads were looked at; then also
+    /// the lane where.
+    fn lanes(&self, room: usize, start: &str) -> Result<(Vec<Pick>, Option<String>), Error> {
+        let next = match self.claim.tenant_id {
+            None => sql!("claim_next_lane"),
+            Some(_) => sql!("claim_next_lane_of_tenant"),
+        };
+        let mut picks = Vec::new();
+        let to_the_end = (start, None);
+        let from_the_beginning = ("", Some(start));
+        for (after, up_to) in [to_the_end, from_the_beginning] {
+            let mut at = after.to_owned();
+            let mut hops = 0;
+            while picks.len() < room && up_to != Some("") {
+                let hop = self.parameters(&[(":after", &at)]);
+                let found = first(self.tx, next, &hop, |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)))?;
+                let Some((lane, is_open)) = found.filter(|(lane, _)| up_to.is_none_or(|end| lane.as_str() <= end))
+                else {
+                    break;
+                };
+                if is_open {
+                    picks.extend(self.run(&lane, room - picks.len())?);
+                }
+                at = lane;
+                hops += 1;
+                if picks.len() >= room || (hops >= USUAL_HOPS && !self.claim.thorough) {
+                    return Ok((picks, Some(at)));
+                }
+            }
+        }
+        Ok((picks, None))
+    }
+
+    fn run(&self, lane: &str, room: usize) -> Result<Vec<Pick>, Error> {
+        let room = room.min(self.claim.lane_run as usize);
+        let parameters: [(&str, &dyn ToSql); 6] = [
+            (":sink", &self.claim.sink),
+            (":now", &self.now),
+            (":tenant_id", &self.claim.tenant_id),
+            (":lane", &lane),
+            (":max_attempts", &self.claim.max_attempts),
+            (":room", &room),
+        ];
+        all(self.tx, sql!("claim_lane_run"), &parameters, Pick::from_row)
+    }
+
+    /// What every search has in common, and the tenant if there is one.
+    fn parameters<'a>(&'a self, more: &[(&'a str, &'a dyn ToSql)]) -> Vec<(&'a str, &'a dyn ToSql)> {
+        let mut parameters: Vec<(&str, &dyn ToSql)> = vec![(":sink", &self.claim.sink), (":now", &self.now)];
+        if let Some(tenant_id) = &self.claim.tenant_id {
+            parameters.push((":tenant_id", tenant_id));
+        }
+        parameters.extend(more);
+        parameters
+    }
+}
+
+/// Leases what was picked and reads it; what is out of attempts is buried instead.
+fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Result<Vec<Claimed>, Error> {
+    let token = Uuid::new_v4();
+    let mut claimed = Vec::with_capacity(picks.len());
+    for pick in picks {
+        let id = pick.message_id;
+        if pick.unsettled && bury::settle(tx, id, &claim.sink, Some(claim.max_attempts), now)?.buried {
+            continue;
+        }
+        let terms: [(&str, &dyn ToSql); 7] = [
+            (":message_id", &id),
+            (":sink", &claim.sink),
+            (":now", &now),
+            (":max_attempts", &claim.max_attempts),
+            (":lease_us", &micros(claim.lease)),
+            (":lease_token", &token),
+            (":worker_id", &claim.worker_id),
+        ];
+        execute(tx, sql!("lease"), &terms)?;
+        let parameters: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &claim.sink)];
+        claimed.extend(first(tx, sql!("claimed"), &parameters, read_claimed)?);
+    }
+    // Without a lane first, then lane by lane; within both the order is the one they were picked in.
+    claimed.sort_by(|one, other| one.lane.cmp(&other.lane));
+    Ok(claimed)
+}
+
+fn read_claimed(row: &Row<'_>) -> rusqlite::Result<Claimed> {
+    let headers: Option<String> = row.get("headers")?;
+    let payload: Option<String> = row.get("payload")?;
+    let body: Option<Vec<u8>> = row.get("body")?;
+    Ok(Claimed {
+        message_id: row.get("id")?,
+        sink: row.get("sink")?,
+        namespace: row.get("namespace")?,
+        topic: row.get("topic")?,
+        tenant_id: row.get("tenant_id")?,
+        lane: row.get("lane")?,
+        sequence_id: row.get("sequence_id")?,
+        dedupe_key: row.get("dedupe_key")?,
+        priority: row.get("priority")?,
+        headers: headers
+            .map(|headers| serde_json::from_str(&headers))
+            .transpose()
+            .map_err(not_json)?
+            .unwrap_or_default(),
+        // The table's CHECK makes it exactly one of the two.
+        content: match payload {
+            Some(payload) => Content::Json(RawValue::from_string(payload).map_err(not_json)?),
+            None => Content::Bytes(body.unwrap_or_default()),
+        },
+        content_type: row.get("content_type")?,
+        occurred_at: time(row.get("occurred_at")?),
+        due_at: time(row.get("due_at")?),
+        attempt_no: row.get("attempt_no")?,
+        attempt_count: row.get("attempt_count")?,
+        lost_leases: row.get("lost_leases")?,
+        lease_token: LeaseToken(row.get("lease_token")?),
+        claimed_at: time(row.get("claimed_at")?),
+        lease_expires_at: time(row.get("lease_expires_at")?),
+    })
+}
+
+/// The tables' CHECKs leave no other text in these columns.
+pub(super) fn not_json(error: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves H3: every look of a claim lands in an index, and nothing is sorted but a run.
+    #[test]
+    fn looks_land_in_an_index() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        super::super::migrate(&mut connection).unwrap();
+        for sql in [
+            sql!("lanes_wait"),
+            sql!("claim_priority"),
+            sql!("claim_priority_of_tenant"),
+            sql!("claim_due"),
+            sql!("claim_due_of_tenant"),
+            sql!("claim_next_lane"),
+            sql!("claim_next_lane_of_tenant"),
+            sql!("claim_lane_run"),
+            sql!("claimed"),
+            sql!("complete_held"),
+        ] {
+            let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                let step: String = row.get(3).unwrap();
+                // What a claim has gathered itself, a run at most, may be read as a whole.
+                let own =
+                    ["SCAN w", "SCAN lowest", "SCAN run", "SCAN r", "SCAN CONSTANT ROW", "SCAN (subquery", "SCAN h"];
+                let walks = step.contains("SCAN") && !own.iter().any(|name| step.starts_with(name));
+                let sorts = step.contains("TEMP B-TREE") && sql != sql!("claim_lane_run");
+                assert!(!walks && !sorts, "{step} in\n{sql}");
+            }
+        }
+    }
+}

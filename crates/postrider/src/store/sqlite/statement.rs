@@ -1,0 +1,72 @@
+//! How the statements of `sql/sqlite/statements` are run: prepared once a connection, with named parameters. Beside that
+//! the translation of times and of SQLite's values. No statement's text is here, and no rule.
+
+use std::time::{Duration, SystemTime};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
+
+use crate::error::Error;
+
+pub(super) type Parameters<'a> = &'a [(&'a str, &'a dyn ToSql)];
+
+/// The text of a statement file.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
+    };
+}
+pub(super) use sql;
+
+/// Runs a statement that writes; how many rows it wrote.
+pub(super) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
+    Ok(connection.prepare_cached(sql)?.execute(parameters)?)
+}
+
+/// The first row, if there is one.
+pub(super) fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: Parameters<'_>,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, Error> {
+    Ok(connection.prepare_cached(sql)?.query_row(parameters, read).optional()?)
+}
+
+/// Every row.
+pub(super) fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: Parameters<'_>,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, read)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// SQLite's clock, in microseconds since 1970.
+pub(super) fn now(connection: &Connection) -> Result<i64, Error> {
+    Ok(connection.prepare_cached(sql!("clock"))?.query_row([], |row| row.get(0))?)
+}
+
+pub(super) fn time(micros: i64) -> SystemTime {
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    if micros < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
+}
+
+/// For a time that a caller gave; what is before or after every possible message becomes the first or last moment.
+pub(super) fn micros_of(time: SystemTime) -> i64 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => micros(since),
+        Err(before) => -micros(before.duration()),
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What a destination said may hold NUL, which ends a text for SQLite's functions; an outcome must not be lost over it.
+pub(super) fn text(said: Option<&str>) -> Option<String> {
+    said.map(|said| said.replace('\0', "\u{fffd}"))
+}

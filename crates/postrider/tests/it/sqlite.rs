@@ -1,0 +1,333 @@
+//! What is SQLite's own about the embedded store: the application's file and its transactions, what is written there by
+//! hand, files that cannot be used, threads, and files made by other builds. What every store promises is in
+//! `contract.rs`; several processes on one file are in `sqlite/processes.rs`.
+
+mod files;
+mod processes;
+mod scale;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postrider::{Claim, Error, Message, Outbox, Outcome, SqliteStore, Store};
+use postrider::{Completion, Inspect as _, sqlite};
+use rusqlite::{Connection, TransactionBehavior};
+use sqlx::{Connection as _, Row as _, SqliteConnection};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+fn message(topic: &str) -> Message {
+    Message::json(topic, &serde_json::json!({"id": 7})).unwrap()
+}
+
+/// A directory of its own, a file in it, a store on the file, and an application's connection to it.
+struct Site {
+    directory: TempDir,
+    store: SqliteStore,
+    app: Connection,
+}
+
+impl Site {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(directory.path().join("app.db")).unwrap();
+        let app = Connection::open(store.path()).unwrap();
+        app.busy_timeout(Duration::from_secs(30)).unwrap();
+        app.execute_batch("create table orders (id integer primary key)").unwrap();
+        Self { directory, store, app }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("app.db")
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        self.app.query_row(&format!("select ({sql})"), [], |row| row.get(0)).expect(sql)
+    }
+
+    /// Orders and messages that are there.
+    fn counts(&self) -> (i64, i64) {
+        (self.number("select count(*) from orders"), self.number("select count(*) from outbox_message"))
+    }
+
+    async fn claim(&self, batch_size: u32) -> Vec<postrider::Claimed> {
+        self.store.claim(&Claim { batch_size, ..Claim::new("w") }).await.unwrap()
+    }
+
+    async fn deliver_all(&self) -> usize {
+        let held = self.claim(1000).await;
+        let completions: Vec<Completion> = held.iter().map(|one| Completion::new(one, Outcome::Dispatched)).collect();
+        self.store.complete("w", &completions).await.unwrap().len()
+    }
+}
+
+/// Proves M1, E11: rusqlite. Commit both, roll back both; a transaction that is dropped is rolled back.
+#[tokio::test]
+async fn a_rusqlite_transaction_commits_both_or_neither() {
+    let mut site = Site::new();
+    for (nth, end) in [(0, "rollback"), (0, "drop"), (1, "commit")] {
+        let tx = site.app.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        tx.execute("insert into orders default values", []).unwrap();
+        let enqueued = sqlite::enqueue(&tx, &message("order.placed").lane("a").dedupe_key("k")).unwrap();
+        assert_eq!((enqueued.created, enqueued.sequence_id), (true, Some(1)), "a rollback leaves no hole: {end}");
+        match end {
+            "commit" => tx.commit().unwrap(),
+            "rollback" => tx.rollback().unwrap(),
+            _ => drop(tx),
+        }
+        assert_eq!(site.counts(), (nth, nth), "{end}");
+    }
+    assert_eq!(site.claim(10).await[0].topic, "order.placed");
+}
+
+/// Proves M1, E11: sqlx, with its transaction and with a bare connection in one.
+#[tokio::test]
+async fn a_sqlx_transaction_commits_both_or_neither() {
+    let site = Site::new();
+    let outbox = Outbox::default();
+    let url = format!("sqlite://{}", site.path().display());
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    for (nth, commit) in [(1, true), (1, false), (2, true)] {
+        let mut tx = connection.begin().await.unwrap();
+        sqlx::query("insert into orders default values").execute(&mut *tx).await.unwrap();
+        let enqueued = outbox.enqueue(&mut tx, &message("order.placed").lane("a")).await.unwrap();
+        assert_eq!(enqueued.sequence_id, Some(if commit { nth } else { nth + 1 }));
+        let end = if commit { tx.commit().await } else { tx.rollback().await };
+        end.unwrap();
+        assert_eq!(site.counts(), (nth, nth), "commit: {commit}");
+    }
+    for (nth, end) in [(3, "commit"), (3, "rollback")] {
+        sqlx::query("begin immediate").execute(&mut connection).await.unwrap();
+        sqlx::query("insert into orders default values").execute(&mut connection).await.unwrap();
+        let batch = [message("order.placed").dedupe_key(end)];
+        let enqueued = outbox.enqueue_many(&mut connection, &batch).await.unwrap();
+        assert!(enqueued[0].created);
+        assert_eq!(outbox.enqueue_many(&mut connection, &batch).await.unwrap()[0].message_id, enqueued[0].message_id);
+        sqlx::query(end).execute(&mut connection).await.unwrap();
+        assert_eq!(site.counts(), (nth, nth), "{end}");
+    }
+    let payload = sqlx::query("select payload from outbox_messages").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(payload.get::<String, _>(0), r#"{"id":7}"#);
+}
+
+/// A batch that fails in the middle leaves nothing, and the caller's transaction goes on; with either driver.
+#[tokio::test]
+async fn a_failed_batch_leaves_nothing_in_the_transaction() {
+    let mut site = Site::new();
+    site.app
+        .execute_batch(
+            "create trigger no_bad before insert on outbox_message when new.topic = 'bad' \
+             begin select raise(abort, 'the application says no'); end",
+        )
+        .unwrap();
+    let batch = [message("good").lane("a").dedupe_key("k"), message("bad")];
+    let tx = site.app.transaction().unwrap();
+    tx.execute("insert into orders default values", []).unwrap();
+    let error = sqlite::enqueue_many(&tx, &batch).unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, .. } if message.contains("says no")), "{error:?}");
+    tx.commit().unwrap();
+    assert_eq!(site.counts(), (1, 0));
+    assert_eq!(site.number("select count(*) from outbox_lane_sequence, outbox_dedupe"), 0);
+
+    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", site.path().display())).await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    sqlx::query("insert into orders default values").execute(&mut *tx).await.unwrap();
+    let error = Outbox::default().enqueue_many(&mut tx, &batch).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { message, .. } if message.contains("says no")), "{error:?}");
+    tx.commit().await.unwrap();
+    assert_eq!(site.counts(), (2, 0));
+}
+
+/// Proves M1: an INSERT into `outbox_enqueue` is a message, in any language; the rules hold there too.
+#[tokio::test]
+async fn plain_sql_enqueues() {
+    let site = Site::new();
+    site.app
+        .execute_batch(
+            "begin; insert into orders default values; \
+             insert into outbox_enqueue (topic, payload, lane) values ('order.placed', '{\"id\": 7}', 'a'); commit",
+        )
+        .unwrap();
+    let held = site.claim(10).await.remove(0);
+    assert_eq!((held.topic.as_str(), held.namespace.as_str(), held.sequence_id), ("order.placed", "default", Some(1)));
+    assert_eq!((held.message_id.get_version_num(), held.message_id.get_variant()), (7, uuid::Variant::RFC4122));
+    let off = held.claimed_at.duration_since(site.store.show(held.message_id).await.unwrap().unwrap().enqueued_at);
+    assert!(off.unwrap() < Duration::from_mins(1));
+    for wrong in [
+        "(topic) values ('t')",
+        "(topic, payload) values ('', '1')",
+        "(payload) values ('1')",
+        "(topic, payload) values ('t', 'no json')",
+        "(topic, payload, body) values ('t', '1', x'00')",
+        "(topic, payload, priority) values ('t', '1', 101)",
+        "(topic, payload, headers) values ('t', '1', '[]')",
+        "(topic, payload, headers) values ('t', '1', '{\"a\": 1}')",
+        "(topic, payload, due_at, delay_us) values ('t', '1', 1, 1)",
+        "(topic, payload, delay_us) values ('t', '1', -1)",
+        "(topic, payload, tenant_id) values ('t', '1', x'00')",
+        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', randomblob(16), 'k')",
+        "(topic, payload, lane) values ('t', '1', '')",
+        "(topic, body) values ('t', zeroblob(16777217))",
+    ] {
+        let error = site.app.execute(&format!("insert into outbox_enqueue {wrong}"), []).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{wrong}: {error}");
+    }
+    assert_eq!(site.counts(), (1, 1));
+    assert_eq!(site.number("select last_sequence from outbox_lane_sequence"), 1);
+}
+
+/// Proves P4: attempts and messages are written once, whichever way one tries to change them.
+#[tokio::test]
+async fn attempts_are_append_only() {
+    let site = Site::new();
+    site.store.enqueue(&[message("t"), message("pending").delay(Duration::from_hours(1))]).await.unwrap();
+    assert_eq!(site.deliver_all().await, 1);
+    for change in [
+        "update outbox_attempt set state = 'FAILED'",
+        "delete from outbox_attempt",
+        "insert or replace into outbox_attempt select message_id, sink, attempt_no, 'FAILED', 0, 0, 0, 'x', null, \
+         null, null, null from outbox_attempt",
+        "insert or ignore into outbox_attempt select * from outbox_attempt",
+        "update outbox_message set topic = 'other'",
+        "insert or replace into outbox_message select * from outbox_message",
+        "delete from outbox_message where topic = 'pending'",
+        "insert into outbox_attempt (message_id, sink, attempt_no, state, claimed_at, completed_at, worker_id) \
+         values (x'00', 's', 1, 'NO_SUCH_STATE', 0, 0, 'w')",
+    ] {
+        let error = site.app.execute(change, []).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
+    }
+    assert_eq!(site.number("select count(*) from outbox_attempt where state = 'DISPATCHED'"), 1);
+}
+
+/// Proves H8: what was delivered goes after the retention, with its attempts; keys go after their window.
+#[tokio::test]
+async fn history_is_pruned_by_age() {
+    let site = Site::new();
+    let id_of_age = |days: u64| {
+        let then = std::time::SystemTime::now() - Duration::from_hours(24 * days);
+        let then = then.duration_since(std::time::UNIX_EPOCH).unwrap();
+        Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, then.as_secs(), 0))
+    };
+    let put = |days: u64, key: &str| {
+        let id = id_of_age(days);
+        let sql = "insert into outbox_enqueue (message_id, topic, payload, dedupe_key) values (?1, 't', '1', ?2)";
+        site.app.execute(sql, rusqlite::params![id, key]).unwrap();
+        id
+    };
+    let [ancient, old, young] = [put(40, "ancient"), put(8, "old"), put(6, "young")];
+    assert_eq!(site.deliver_all().await, 3);
+    let waiting = put(50, "waiting");
+    let pruned = site.store.prune(None).await.unwrap();
+    assert_eq!((pruned.partitions_dropped, pruned.rest_deleted, pruned.dedupe_deleted), (0, 2, 1));
+    for (id, stays) in [(ancient, false), (old, false), (young, true), (waiting, true)] {
+        assert_eq!(site.store.show(id).await.unwrap().is_some(), stays);
+    }
+    assert_eq!(site.number("select count(*) from outbox_attempt"), 1, "attempts go with their message");
+    let again = site.store.enqueue(&[Message::json("t", &1).unwrap().dedupe_key("old")]).await.unwrap();
+    assert_eq!((again[0].message_id, again[0].created), (old, false), "the window is longer than the retention");
+    assert_eq!(site.deliver_all().await, 1, "the one that waited");
+    let pruned = site.store.prune(Some(Duration::ZERO)).await.unwrap();
+    assert_eq!((pruned.rest_deleted, pruned.dedupe_deleted), (2, 1));
+    assert_eq!(site.number("select count(*) from outbox_message"), 0);
+}
+
+/// Thousands of messages are pruned batch by batch, and not one is left.
+#[tokio::test]
+async fn a_long_history_is_pruned_as_a_whole() {
+    let site = Site::new();
+    let many: Vec<Message> = (0..2500).map(|_| message("t")).collect();
+    site.store.enqueue(&many).await.unwrap();
+    while site.deliver_all().await > 0 {}
+    assert_eq!(site.store.prune(Some(Duration::ZERO)).await.unwrap().rest_deleted, 2500);
+    assert_eq!(site.number("select (select count(*) from outbox_message) + (select count(*) from outbox_attempt)"), 0);
+}
+
+/// A claim that finds nothing does not wait for a writer, nor do questions; a claim that finds something does.
+#[tokio::test]
+async fn an_idle_claim_needs_no_write_lock() {
+    let site = Site::new();
+    site.store.enqueue(&[message("later").delay(Duration::from_hours(1)), message("x").lane("a")]).await.unwrap();
+    assert_eq!(site.claim(1).await.len(), 1);
+    site.app.execute_batch("begin immediate; insert into orders default values").unwrap();
+    assert_eq!(site.claim(10).await.len(), 0);
+    assert_eq!(site.store.status().await.unwrap()[0].leased, 1);
+    let enqueue = tokio::spawn({
+        let store = site.store.clone();
+        async move { store.enqueue(&[message("now")]).await }
+    });
+    site.app.execute_batch("commit").unwrap();
+    assert!(enqueue.await.unwrap().unwrap()[0].created);
+}
+
+/// Whoever cannot wait for the lock is told what holds it up.
+#[test]
+fn a_busy_file_is_said_to_be_busy() {
+    let site = Site::new();
+    site.app.execute_batch("begin immediate").unwrap();
+    let other = Connection::open(site.path()).unwrap();
+    other.busy_timeout(Duration::ZERO).unwrap();
+    let error = sqlite::enqueue(&other, &message("t")).unwrap_err();
+    assert!(matches!(error, Error::SqliteBusy), "{error:?}");
+    assert!(error.to_string().contains("BEGIN IMMEDIATE"), "{error}");
+}
+
+/// A database without an outbox is said to have none, by either driver.
+#[tokio::test]
+async fn a_database_without_an_outbox_says_so() {
+    let mut plain = Connection::open_in_memory().unwrap();
+    let error = sqlite::enqueue(&plain, &message("t")).unwrap_err();
+    assert!(matches!(error, Error::SqliteOutboxMissing), "{error:?}");
+    let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+    let error = Outbox::default().enqueue(&mut connection, &message("t")).await.unwrap_err();
+    assert!(matches!(error, Error::SqliteOutboxMissing), "{error:?}");
+    sqlite::migrate(&mut plain).unwrap();
+    assert!(sqlite::enqueue(&plain, &message("t")).unwrap().created, "it is in whatever file the application has");
+}
+
+/// One store serves runtimes of every kind, one after the other, and its threads end with it.
+#[test]
+fn a_store_outlives_runtimes_and_its_threads_end_with_it() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+        names.filter(|name| name.starts_with("postrider-")).count()
+    };
+    let site = Site::new();
+    let store = site.store.clone();
+    for builder in [tokio::runtime::Builder::new_current_thread, tokio::runtime::Builder::new_multi_thread] {
+        let runtime = builder().enable_all().build().unwrap();
+        runtime.block_on(store.enqueue(&[message("t")])).unwrap();
+    }
+    assert_eq!((site.counts().1, threads()), (2, 2));
+    drop(site);
+    assert_eq!(threads(), 2, "a clone is left");
+    drop(store);
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while threads() > 0 {
+        assert!(std::time::Instant::now() < deadline, "a thread is left");
+        std::thread::yield_now();
+    }
+}
+
+/// Proves P16, L7: the views tell a person what the tables hold, with ids and times as text.
+#[tokio::test]
+async fn views_are_for_people() {
+    let site = Site::new();
+    let tenant = Uuid::from_u128(7);
+    let id = site.store.enqueue(&[message("t").tenant(tenant).lane("a"), message("dead")]).await.unwrap()[0].message_id;
+    let held = site.claim(10).await;
+    let dead = held.iter().find(|one| one.topic == "dead").unwrap();
+    site.store.finish("w", dead, Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
+    let text = |sql: &str| site.app.query_row(sql, [], |row| row.get::<_, String>(0)).expect(sql);
+    assert_eq!(text("select message_id from outbox_messages where tenant_id is not null"), id.to_string());
+    assert_eq!(text("select tenant_id from outbox_messages where lane = 'a'"), tenant.to_string());
+    assert_eq!(text("select claimed_by || ' ' || message_id from outbox_in_flight"), format!("w {id}"));
+    assert_eq!(text("select lane || ' ' || state from outbox_lanes"), "a leased");
+    assert_eq!(text("select reason || ' ' || last_error_code from outbox_dead_letters"), "FAILED E1");
+    assert_eq!(text("select state || ' ' || attempt_no from outbox_attempts"), "FAILED 1");
+    assert_eq!(text("select group_concat(state) from (select state from outbox_deliveries order by 1)"), "dead,leased");
+    assert_eq!(text("select leased || ' ' || dead from outbox_status"), "1 1");
+    let (enqueued, year) = (text("select enqueued_at from outbox_messages"), text("select strftime('%Y-', 'now')"));
+    assert!(enqueued.starts_with(&year) && enqueued.ends_with('Z'), "{enqueued}");
+}
