@@ -1,9 +1,13 @@
 //! The commands, one file each. A command is prepared (arguments checked, files opened, URL read) and then run; this
 //! file only hands over.
 
+mod deliver;
+mod demo;
+mod drain;
 mod enqueue;
 mod list;
 mod migrate;
+mod run;
 mod show;
 mod status;
 
@@ -16,42 +20,59 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Migrate(migrate::Args),
+    Demo(demo::Args),
     Enqueue(Box<enqueue::Args>),
+    Run(run::Args),
+    Drain(drain::Args),
     Status(status::Args),
     List(list::Args),
     Show(show::Args),
+    Migrate(migrate::Args),
 }
 
 /// A command that has all it needs but the database.
 pub(crate) enum Prepared {
-    Migrate(migrate::Prepared),
+    Demo(demo::Prepared),
     Enqueue(enqueue::Prepared),
+    Run(run::Prepared),
+    Drain(drain::Prepared),
     Status(status::Prepared),
     List(list::Prepared),
     Show(show::Prepared),
+    Migrate(migrate::Prepared),
 }
 
 impl Command {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         Ok(match self {
-            Self::Migrate(args) => Prepared::Migrate(args.prepare(global)?),
+            Self::Demo(args) => Prepared::Demo(args.prepare()?),
             Self::Enqueue(args) => Prepared::Enqueue(args.prepare(global)?),
+            Self::Run(args) => Prepared::Run(args.prepare(global)?),
+            Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
             Self::Status(args) => Prepared::Status(args.prepare(global)?),
             Self::List(args) => Prepared::List(args.prepare(global)?),
             Self::Show(args) => Prepared::Show(args.prepare(global)?),
+            Self::Migrate(args) => Prepared::Migrate(args.prepare(global)?),
         })
     }
 }
 
 impl Prepared {
+    /// Whether it does several things at once.
+    pub(crate) fn wants_threads(&self) -> bool {
+        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_))
+    }
+
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         match self {
-            Self::Migrate(command) => command.run(output).await,
+            Self::Demo(command) => command.run(output).await,
             Self::Enqueue(command) => command.run(output).await,
+            Self::Run(command) => command.run().await,
+            Self::Drain(command) => command.run(output.json).await,
             Self::Status(command) => command.run(output).await,
             Self::List(command) => command.run(output).await,
             Self::Show(command) => command.run(output).await,
+            Self::Migrate(command) => command.run(output).await,
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) enum ExitCode {
     Denied = 7,
     /// 128 + SIGINT, as shells count.
     Interrupted = 130,
+    /// 128 + SIGTERM.
+    Terminated = 143,
 }
 
 /// Stands at the end of `postrider --help`.
@@ -28,9 +30,10 @@ Exit codes:
     3  the schema is missing or not current
     4  no such message
     5  invalid input: a message that breaks a rule
-    6  the database cannot be reached, or does not let us in
+    6  the database cannot be reached or opened, or does not let us in
     7  the role may not do this
-  130  interrupted";
+  130  interrupted
+  143  terminated";
 
 impl ExitCode {
     /// The word in `{"error": {"code": …}}`.
@@ -45,6 +48,7 @@ impl ExitCode {
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
             Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 
@@ -59,16 +63,24 @@ impl ExitCode {
             Error::BadSchemaName { .. } => (Self::Usage, Some("give another name with --schema or POSTRIDER_SCHEMA")),
             Error::BadUrl { .. } => (
                 Self::Usage,
-                Some("write it as postgres://user:password@host:5432/database (reserved characters as %XX)"),
+                Some(
+                    "write it as postgres://user:password@host:5432/database (reserved characters as %XX), or as \
+                     sqlite:FILE",
+                ),
             ),
             Error::SchemaMissing { .. } => {
                 (Self::SchemaNotCurrent, Some("is it in another schema or database? See --schema and --database-url"))
             }
-            Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. } => (Self::SchemaNotCurrent, None),
+            Error::SqliteOutboxMissing | Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. } => {
+                (Self::SchemaNotCurrent, None)
+            }
             Error::MigrationChanged { .. } => {
                 (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
             }
             Error::Connect { .. } => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
+            Error::SqliteOpen { .. } => {
+                (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
+            }
             Error::Denied { .. } => (Self::Denied, None),
             _ => (Self::Failure, None),
         }

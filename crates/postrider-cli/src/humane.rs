@@ -39,6 +39,22 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total_ms))
 }
 
+/// Reads a size in bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("{text:?} is not a size: write 4096, 512KiB, 64MiB or 1GiB");
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: usize = text[..digits].parse().map_err(|_| wrong())?;
+    let unit: usize = match text[digits..].trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too large"))
+}
+
 /// The two largest units: `850ms`, `12s`, `5m 12s`, `2h 05m`, `3d 4h`.
 pub(crate) fn span(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -155,6 +171,16 @@ mod tests {
             assert!(parse_duration(wrong).is_err(), "{wrong:?} was accepted");
         }
         assert!(parse_duration("9999999999999999999d").unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_unit() {
+        for (text, bytes) in [("4096", 4_096), ("512KiB", 524_288), ("64 MiB", 67_108_864), ("1GiB", 1 << 30)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "KiB", "64MB", "1.5GiB", "-1", "99999999999GiB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong:?} was accepted");
+        }
     }
 
     #[test]

@@ -6,8 +6,11 @@ mod exit_code;
 mod failure;
 mod humane;
 mod json_text;
+mod log;
 mod options;
 mod output;
+mod signals;
+mod store;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -54,12 +57,20 @@ fn prepare(arguments: &[OsString]) -> Result<Option<Prepared>> {
 
 /// Phase two: the runtime and the database.
 fn run(prepared: Prepared, json: bool) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let mut builder = if prepared.wants_threads() {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ExitCode::Failure, format!("cannot start: {error}")))?;
     let mut output = Output::new(json);
-    let code = runtime.block_on(prepared.run(&mut output))?;
+    let ended = runtime.block_on(prepared.run(&mut output));
+    // A write to a pipe that nobody empties must not hold up the end of the process.
+    runtime.shutdown_background();
+    let code = ended?;
     output.finish()?;
     Ok(code)
 }

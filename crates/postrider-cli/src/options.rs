@@ -5,24 +5,29 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
-use postrider::{PostgresStore, Schema, migrate};
+use postrider::{PostgresStore, Schema};
 
 use crate::command::Command;
 use crate::exit_code;
 use crate::failure::{Failure, Result};
+use crate::store::Address;
 
 const GLOBAL: &str = "Options of every command";
 
-const URL_HELP: &str = "The database: postgres://user@host:5432/name";
+const URL_HELP: &str =
+    "The database: postgres://user@host:5432/name or sqlite:FILE [default: sqlite:postrider.db, but for migrate]";
 
 const AFTER_HELP: &str = "\
 Examples:
+  postrider demo
+  postrider enqueue --topic order.placed --payload '{\"id\": 7}'
+  postrider run
+
   export DATABASE_URL=postgres://app@localhost:5432/app
   postrider migrate up
-  postrider enqueue --topic order.placed --payload '{\"id\": 7}'
   postrider status";
 
-/// The transactional outbox: migrate, enqueue, and see how it stands.
+/// The transactional outbox: enqueue, deliver, and see how it stands.
 #[derive(Debug, Parser)]
 #[command(name = "postrider", version, max_term_width = 80, disable_help_subcommand = true)]
 #[command(after_help = format!("{AFTER_HELP}\n\n{}", exit_code::HELP))]
@@ -40,7 +45,7 @@ pub(crate) struct Global {
     #[arg(help = URL_HELP, help_heading = GLOBAL)]
     database_url: Option<String>,
 
-    /// The schema that the outbox is in
+    /// The schema that the outbox is in, in PostgreSQL
     #[arg(long, global = true, env = "POSTRIDER_SCHEMA", hide_env_values = true, value_name = "NAME")]
     #[arg(default_value = "outbox", help_heading = GLOBAL)]
     pub(crate) schema: Schema,
@@ -51,20 +56,22 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The store, not connected yet: checks the URL.
-    pub(crate) fn store(&self) -> Result<PostgresStore> {
-        let Some(url) = self.database_url.as_deref().filter(|url| !url.trim().is_empty()) else {
+    /// Where the outbox is: checks the URL and touches nothing.
+    pub(crate) fn address(&self) -> Result<Address> {
+        Address::read(self.database_url.as_deref(), &self.schema)
+    }
+
+    /// The PostgreSQL store, not connected yet, for commands that know no other. `None`: it is an SQLite file.
+    pub(crate) fn postgres(&self) -> Result<Option<PostgresStore>> {
+        if self.database_url.is_none() {
             return Err(Failure::usage("no database was given")
                 .hint("set DATABASE_URL=postgres://user:password@host:5432/database, or give --database-url URL"));
-        };
-        Ok(PostgresStore::open(url.trim(), self.schema.clone())?)
+        }
+        Ok(match self.address()? {
+            Address::Postgres { store, .. } => Some(*store),
+            Address::Sqlite { .. } => None,
+        })
     }
-}
-
-/// Connects, and checks that the schema is one this build understands.
-pub(crate) async fn check(store: &PostgresStore) -> Result<()> {
-    let connection = store.connection().await?;
-    Ok(migrate::check(&**connection, store.schema()).await?)
 }
 
 /// A usage error in our own form. What the user typed may be a URL with a password, so such a word is never repeated.

@@ -183,8 +183,13 @@ impl Output {
         table
     }
 
-    pub(crate) fn finish(mut self) -> Result<()> {
+    /// Hands over what was said so far.
+    pub(crate) fn flush(&mut self) -> Result<()> {
         self.stdout.flush().map_err(|error| Failure::output(&error))
+    }
+
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush()
     }
 }
 

@@ -6,12 +6,12 @@ mod line;
 mod load;
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, IsTerminal as _, Read};
+use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use postrider::{Error, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, limit};
+use postrider::{Error, MAX_BATCH_MESSAGES, Message, limit};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -20,8 +20,9 @@ use self::load::Source;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
-use crate::options::{self, Global};
+use crate::options::Global;
 use crate::output::{Output, Paint};
+use crate::store::{Address, Missing, Opened};
 
 /// A path that means stdin.
 const STDIN: &str = "-";
@@ -116,16 +117,16 @@ fn batch_size(text: &str) -> std::result::Result<usize, String> {
 }
 
 pub(crate) enum Prepared {
-    One(PostgresStore, Box<Message>),
-    Many(PostgresStore, Source),
+    One(Address, Box<Message>),
+    Many(Address, Source),
 }
 
 impl Args {
     pub(crate) fn prepare(mut self, global: &Global) -> Result<Prepared> {
-        let store = global.store()?;
+        let address = global.address()?;
         match self.topic.take() {
-            Some(topic) => Ok(Prepared::One(store, Box::new(self.message(&topic)?))),
-            None => Ok(Prepared::Many(store, self.source()?)),
+            Some(topic) => Ok(Prepared::One(address, Box::new(self.message(&topic)?))),
+            None => Ok(Prepared::Many(address, self.source()?)),
         }
     }
 
@@ -220,27 +221,32 @@ fn unreadable(file: &Path, error: &io::Error) -> Failure {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         match self {
-            Self::One(store, message) => one(&store, &message, output).await,
-            Self::Many(store, source) => {
-                options::check(&store).await?;
-                load::run(&store, source, output).await
-            }
+            Self::One(address, message) => one(&open(address, output).await?, &message, output).await,
+            Self::Many(address, source) => load::run(&open(address, output).await?, source, output).await,
         }
     }
 }
 
-async fn one(store: &PostgresStore, message: &Message, output: &mut Output) -> Result<ExitCode> {
+async fn open(address: Address, output: &Output) -> Result<Opened> {
+    let opened = address.open(Missing::Create).await?;
+    // A program that reads JSON from stderr expects an error there and nothing else.
+    if let Some(words) = opened.created_words().filter(|_| !output.json) {
+        drop(writeln!(io::stderr().lock(), "{words}"));
+    }
+    Ok(opened)
+}
+
+async fn one(opened: &Opened, message: &Message, output: &mut Output) -> Result<ExitCode> {
     #[derive(Serialize)]
     struct Document {
         message_id: Uuid,
         sequence_id: Option<i64>,
         created: bool,
     }
-    options::check(store).await?;
-    let mut connection = store.connection().await?;
-    let tx = connection.transaction().await.map_err(Error::from)?;
-    let enqueued = Outbox::new(store.schema().clone()).enqueue(&*tx, message).await?;
-    tx.commit().await.map_err(Error::from)?;
+    let rows = opened.store.enqueue(std::slice::from_ref(message)).await?;
+    let Some(enqueued) = rows.first() else {
+        return Err(Failure::new(ExitCode::Failure, "the store did not say what became of the message"));
+    };
     if output.json {
         output.json(&Document {
             message_id: enqueued.message_id,

@@ -3,15 +3,16 @@
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use postrider::{Inspect as _, ListFilter, ListState, MessageSummary, PostgresStore};
+use postrider::{ListFilter, ListState, MessageSummary};
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::humane;
-use crate::options::{self, Global};
+use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text};
+use crate::store::{Address, Missing, Opened};
 
 /// Most lines of one page: more belongs into a query of one's own.
 const MAX_ROWS: i64 = 10_000;
@@ -63,7 +64,7 @@ enum State {
 }
 
 pub(crate) struct Prepared {
-    store: PostgresStore,
+    address: Address,
     filter: ListFilter,
 }
 
@@ -84,14 +85,14 @@ impl Args {
             before: self.before,
             limit: self.limit,
         };
-        Ok(Prepared { store: global.store()?, filter })
+        Ok(Prepared { address: global.address()?, filter })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        options::check(&self.store).await?;
-        let messages = self.store.list(&self.filter).await?;
+        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
+        let messages = store.list(&self.filter).await?;
         let full = messages.len() >= usize::try_from(self.filter.limit).unwrap_or(usize::MAX);
         let next_before = messages.last().filter(|_| full).map(|message| message.message_id);
         if output.json {
@@ -103,7 +104,7 @@ impl Prepared {
             output.line("no messages")?;
             return Ok(ExitCode::Ok);
         }
-        let now = self.store.now().await?;
+        let now = store.now().await?;
         let rows: Vec<_> = messages.iter().map(|message| row(message, now)).collect();
         if output.fits(&COLUMNS, &rows) {
             output.table("", &COLUMNS, rows)?;

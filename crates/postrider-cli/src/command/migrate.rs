@@ -1,5 +1,5 @@
 //! `postrider migrate`: brings a schema up to this build, says how it stands, prints the SQL, makes the group roles.
-//! The work is the library's; this file asks for it and reports.
+//! The work is the library's; this file asks for it and reports. PostgreSQL only: an SQLite file migrates itself.
 
 use clap::Subcommand;
 use postrider::migrate::{self, Applied, MigrationState, Roles, Status};
@@ -7,11 +7,11 @@ use postrider::{PostgresStore, Schema};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text};
 
-/// Make the schema, bring it up to date, see how it stands
+/// Make the PostgreSQL schema, bring it up to date, see how it stands
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,7 +20,8 @@ pub(crate) struct Args {
 
 const AFTER_UP: &str = "\
 All in one transaction: it is applied as a whole or not at all. Any number of
-processes may run it at once.
+processes may run it at once. An SQLite file needs none of this: it is brought
+up to date when it is opened.
 
 Example:
   postrider migrate up";
@@ -69,6 +70,8 @@ enum Verb {
 }
 
 pub(crate) enum Prepared {
+    /// An SQLite file: nothing to do.
+    ByItself,
     Up(PostgresStore),
     Status(PostgresStore),
     Print(Schema),
@@ -78,10 +81,16 @@ pub(crate) enum Prepared {
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         Ok(match self.verb {
-            Verb::Up => Prepared::Up(global.store()?),
-            Verb::Status => Prepared::Status(global.store()?),
+            Verb::Up => global.postgres()?.map_or(Prepared::ByItself, Prepared::Up),
+            Verb::Status => global.postgres()?.map_or(Prepared::ByItself, Prepared::Status),
             Verb::Print => Prepared::Print(global.schema.clone()),
-            Verb::Roles { prefix } => Prepared::Roles(global.store()?, prefix.unwrap_or_else(|| global.schema.clone())),
+            Verb::Roles { prefix } => {
+                let store = global.postgres()?.ok_or_else(|| {
+                    Failure::usage("an SQLite file has no roles")
+                        .hint("who may read and write it is said by the rights of the file and its directory")
+                })?;
+                Prepared::Roles(store, prefix.unwrap_or_else(|| global.schema.clone()))
+            }
         })
     }
 }
@@ -89,6 +98,7 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         match self {
+            Self::ByItself => print_by_itself(output),
             Self::Up(store) => {
                 let mut connection = store.connection().await?;
                 let applied = migrate::up(&mut connection, store.schema()).await?;
@@ -107,6 +117,19 @@ impl Prepared {
             }
         }
     }
+}
+
+fn print_by_itself(output: &mut Output) -> Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Document {
+        migrates_itself: bool,
+    }
+    if output.json {
+        output.json(&Document { migrates_itself: true })?;
+    } else {
+        output.line("nothing to do: an SQLite file is brought up to date when it is opened")?;
+    }
+    Ok(ExitCode::Ok)
 }
 
 fn print_applied(applied: &Applied, schema: &Schema, output: &mut Output) -> Result<ExitCode> {

@@ -8,15 +8,16 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::{AttemptRecord, DeliveryRecord, Inspect as _, MessageDetail, PostgresStore};
+use postrider::{AttemptRecord, DeliveryRecord, MessageDetail};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::options::{self, Global};
+use crate::options::Global;
 use crate::output::{Output, Paint, printable};
+use crate::store::{Address, Missing, Opened};
 use crate::{humane, json_text};
 
 /// How much of a body that is text is shown; `--json` has all of it.
@@ -42,29 +43,28 @@ pub(crate) struct Args {
 }
 
 pub(crate) struct Prepared {
-    store: PostgresStore,
+    address: Address,
     message_id: Uuid,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { store: global.store()?, message_id: self.message_id })
+        Ok(Prepared { address: global.address()?, message_id: self.message_id })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        options::check(&self.store).await?;
-        let Some(message) = self.store.show(self.message_id).await? else {
-            let schema = self.store.schema();
+        let Opened { store, place, .. } = self.address.open(Missing::Refuse).await?;
+        let Some(message) = store.show(self.message_id).await? else {
             return Err(Failure::new(ExitCode::NotFound, format!("there is no message {}", self.message_id))
-                .hint(format!("it may have been pruned, or be in another database or schema than {schema}")));
+                .hint(format!("it may have been pruned, or be in another database or schema than {place}")));
         };
         if output.json {
             output.json(&Document::from(&message))?;
             return Ok(ExitCode::Ok);
         }
-        let now = self.store.now().await?;
+        let now = store.now().await?;
         print_facts(&message, now, output)?;
         print_content(&message, output)?;
         output.heading("timeline")?;

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use postrider::{Inspect as _, PostgresStore, SinkStatus};
+use postrider::SinkStatus;
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::humane;
-use crate::options::{self, Global};
+use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text};
+use crate::store::{Address, Missing, Opened};
 
 const AFTER_HELP: &str = "\
 PENDING waits, DUE of these is due now; LEASED is held by a relay, EXPIRED of
@@ -25,25 +26,25 @@ Examples:
 pub(crate) struct Args {}
 
 pub(crate) struct Prepared {
-    store: PostgresStore,
+    address: Address,
 }
 
 impl Args {
     #[expect(clippy::unused_self, reason = "every command is prepared from its arguments; this one has none yet")]
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { store: global.store()? })
+        Ok(Prepared { address: global.address()? })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        options::check(&self.store).await?;
-        let sinks = self.store.status().await?;
+        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
+        let sinks = store.status().await?;
         if output.json {
             let sinks = sinks.iter().map(SinkDocument::from).collect();
             output.json(&Document { sinks })?;
         } else {
-            let now = self.store.now().await?;
+            let now = store.now().await?;
             output.table("", &QUEUE, sinks.iter().map(queue_row).collect())?;
             output.line("")?;
             output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(sink, now)).collect())?;

@@ -31,7 +31,9 @@ async fn nobody_listens() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("postgres://app:{SECRET}@127.0.0.1:{port}/app");
     let says = [format!("127.0.0.1:{port}/app"), "Connection refused".to_owned(), "DATABASE_URL".to_owned()];
-    refused(&url, &["status"], 6, "unreachable", &says.each_ref().map(String::as_str));
+    for args in [&["status"][..], &["run"], &["drain"], &["enqueue", "--topic", "t", "--payload", "1"]] {
+        refused(&url, args, 6, "unreachable", &says.each_ref().map(String::as_str));
+    }
 }
 
 #[tokio::test]
@@ -47,16 +49,17 @@ async fn wrong_password_unknown_role_unknown_database() {
     fs::write(cluster.data_dir().join("pg_hba.conf"), rules).unwrap();
     cluster.reconfigure(&[("work_mem", "5MB")]).await;
     let url = format!("postgres://app:{SECRET}@127.0.0.1:{}/{}", cluster.port(), database.name());
-    refused(&url, &["list"], 6, "unreachable", &["password authentication failed", "check user and password"]);
+    for args in [["list"], ["run"], ["drain"]] {
+        refused(&url, &args, 6, "unreachable", &["password authentication failed", "check user and password"]);
+    }
 }
 
 #[tokio::test]
 async fn schema_missing_too_old_too_new() {
     let empty = Cluster::start().await.empty_database().await;
     let enqueue = ["enqueue", "--topic", "t", "--payload", "1"];
-    for args in
-        [&["status"][..], &["list"], &["show", "019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41"], &enqueue, &["migrate", "roles"]]
-    {
+    let show = ["show", "019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41"];
+    for args in [&["status"][..], &["list"], &show, &enqueue, &["run"], &["drain"], &["migrate", "roles"]] {
         refused(&empty.url(), args, 3, "schema_not_current", &["postrider migrate up"]);
     }
     let database = database().await;
@@ -74,19 +77,27 @@ fn bad_urls() {
         (format!("app:{SECRET}@localhost"), "the database URL is not usable"),
         (format!("postgres://app:{SECRET}@localhost:port/app"), "the database URL is not usable"),
         (format!("postgres://app:{SECRET}@localhost/app?sslmode=maybe"), "sslmode=maybe is not known"),
-        (String::new(), "no database was given"),
-        ("  ".to_owned(), "no database was given"),
+        (String::new(), "the database URL is empty"),
+        ("  ".to_owned(), "the database URL is empty"),
     ];
     for (url, says) in cases {
-        refused(&url, &["status"], 2, "usage", &[says, "hint: "]);
+        for args in [["status"], ["run"], ["drain"]] {
+            refused(&url, &args, 2, "usage", &[says, "hint: "]);
+        }
     }
 }
 
 #[test]
 fn no_url_says_how_to_give_one() {
-    let missing = finish(command(&["status"]), b"");
-    assert_eq!(missing.code, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let mut status = command(&["status"]);
+    status.current_dir(directory.path());
+    let missing = finish(status, b"");
+    assert_eq!(missing.code, 6);
     insta::assert_snapshot!(missing.stderr);
+    let migrate = finish(command(&["migrate", "up"]), b"");
+    assert_eq!(migrate.code, 2);
+    assert!(migrate.stderr.contains("no database was given"), "{}", migrate.stderr);
 }
 
 #[test]

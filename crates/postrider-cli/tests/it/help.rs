@@ -6,6 +6,9 @@ use crate::support::{command, finish};
 
 const COMMANDS: &[(&str, &[&str])] = &[
     ("postrider", &[]),
+    ("demo", &["demo"]),
+    ("run", &["run"]),
+    ("drain", &["drain"]),
     ("migrate", &["migrate"]),
     ("migrate_up", &["migrate", "up"]),
     ("migrate_status", &["migrate", "status"]),
@@ -50,5 +53,7 @@ fn the_page_on_exit_codes_lists_what_the_help_lists() {
         assert!(page.contains(&format!("\n| {code} | `")), "exit code {code} is not in docs/exit-codes.md");
         seen += 1;
     }
-    assert_eq!(page.matches("\n| ").count() - 1, seen, "docs/exit-codes.md lists other codes than --help");
+    let listed =
+        page.lines().filter(|line| line.strip_prefix("| ").is_some_and(|row| row.starts_with(char::is_numeric)));
+    assert_eq!(listed.count(), seen, "docs/exit-codes.md lists other codes than --help");
 }

@@ -4,9 +4,13 @@
 
 mod support;
 
+mod deliver;
+mod demo;
 mod enqueue;
 mod errors;
 mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
+mod signals;
+mod sqlite;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use postrider_testkit::{Database, psql};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// What the binary left behind.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Ran {
 /// The binary without any of our environment.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-    for variable in ["DATABASE_URL", "POSTRIDER_SCHEMA", "NO_COLOR", "COLUMNS", "CLICOLOR_FORCE"] {
+    for variable in ["DATABASE_URL", "POSTRIDER_SCHEMA", "NO_COLOR", "COLUMNS", "CLICOLOR_FORCE", "RUST_LOG"] {
         command.env_remove(variable);
     }
     command.args(args).stdin(Stdio::null());
@@ -80,6 +81,26 @@ pub(crate) fn run_with_input(database: &Database, args: &[&str], input: &str) ->
     let mut command = command(args);
     command.env("DATABASE_URL", database.url());
     finish(command, input.as_bytes())
+}
+
+/// An outbox of either kind, as a URL; gone with this value.
+pub(crate) struct Outbox {
+    pub(crate) url: String,
+    _postgres: Option<Database>,
+    _sqlite: Option<TempDir>,
+}
+
+/// One of each kind, both empty.
+pub(crate) async fn outboxes() -> [Outbox; 2] {
+    let database = postrider_testkit::database().await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/outbox.db", directory.path().display());
+    // Made beforehand, so that no test sees the note about it.
+    assert_eq!(run_at(&url, &["drain"]).code, 0);
+    [
+        Outbox { url: database.url(), _postgres: Some(database), _sqlite: None },
+        Outbox { url, _postgres: None, _sqlite: Some(directory) },
+    ]
 }
 
 /// The answer of a query, as psql prints it.

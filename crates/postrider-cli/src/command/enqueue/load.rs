@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use postrider::{Enqueued, Error, Message, Outbox, PostgresStore};
+use postrider::{Enqueued, Error, Message};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -16,9 +16,12 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Progress, Result};
 use crate::humane;
 use crate::output::Output;
+use crate::store::Opened;
 
 /// Batches read ahead of the database.
 const BATCHES_AHEAD: usize = 1;
+/// What every connection is told when a process of the server crashed (`crash_shutdown`).
+const SERVER_CRASH: &str = "57P02";
 /// How often the progress bar moves by itself.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -32,13 +35,13 @@ pub(crate) struct Source {
     pub(super) batch_size: usize,
 }
 
-pub(super) async fn run(store: &PostgresStore, source: Source, output: &mut Output) -> Result<ExitCode> {
+pub(super) async fn run(opened: &Opened, source: Source, output: &mut Output) -> Result<ExitCode> {
     let Source { name, reader, bytes, batch_size } = source;
     let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
     // Not a task of the runtime: it may wait for stdin for ever, and must not hold up the end of the process.
     std::thread::spawn(move || batches::read(reader, batch_size, |batch| sender.blocking_send(batch).is_ok()));
     let bar = progress_bar(bytes);
-    let mut load = Load { store, outbox: Outbox::new(store.schema().clone()), name, account: Account::new() };
+    let mut load = Load { opened, name, account: Account::new() };
     let ended = load.drain(batches, &bar).await;
     bar.finish_and_clear();
     ended?;
@@ -47,8 +50,7 @@ pub(super) async fn run(store: &PostgresStore, source: Source, output: &mut Outp
 }
 
 struct Load<'a> {
-    store: &'a PostgresStore,
-    outbox: Outbox,
+    opened: &'a Opened,
     name: Option<PathBuf>,
     account: Account,
 }
@@ -67,7 +69,7 @@ struct Account {
 enum Unwritten {
     /// Nothing of it is in the database.
     RolledBack(Error),
-    /// The connection broke after COMMIT was sent and before the answer came.
+    /// The connection broke after the batch was sent and before the answer came.
     Unknown(Error),
 }
 
@@ -111,14 +113,13 @@ impl Load<'_> {
     }
 
     async fn write(&self, messages: &[Message]) -> std::result::Result<Vec<Enqueued>, Unwritten> {
-        let mut connection = self.store.connection().await.map_err(Unwritten::RolledBack)?;
-        let tx = connection.transaction().await.map_err(|error| Unwritten::RolledBack(error.into()))?;
-        let rows = self.outbox.enqueue_many(&*tx, messages).await.map_err(Unwritten::RolledBack)?;
-        tx.commit().await.map_err(|error| match error.as_db_error() {
-            Some(_) => Unwritten::RolledBack(error.into()),
-            None => Unwritten::Unknown(error.into()),
-        })?;
-        Ok(rows)
+        self.opened.store.enqueue(messages).await.map_err(|error| match &error {
+            // An answer of the server is about a batch that is rolled back; a crash may come after the commit.
+            Error::Postgres(driver) if driver.as_db_error().is_none_or(|db| db.code().code() == SERVER_CRASH) => {
+                Unwritten::Unknown(error)
+            }
+            _ => Unwritten::RolledBack(error),
+        })
     }
 
     async fn explain(&self, unwritten: Unwritten, batch: &Batch) -> Failure {
@@ -148,7 +149,7 @@ impl Load<'_> {
         let mut error = refusal;
         while end - start > 1 {
             let middle = start + (end - start) / 2;
-            match self.attempt(&messages[start..middle]).await {
+            match self.opened.try_out(&messages[start..middle]).await {
                 Ok(()) => start = middle,
                 Err(refused @ Error::Refused { .. }) => {
                     end = middle;
@@ -158,18 +159,10 @@ impl Load<'_> {
             }
         }
         // The last look was perhaps at its neighbour: ask for this one's own words.
-        match self.attempt(&messages[start..end]).await {
+        match self.opened.try_out(&messages[start..end]).await {
             Err(refused @ Error::Refused { .. }) => (Some(start), refused),
             _ => (None, error),
         }
-    }
-
-    async fn attempt(&self, messages: &[Message]) -> std::result::Result<(), Error> {
-        let mut connection = self.store.connection().await?;
-        let tx = connection.transaction().await?;
-        self.outbox.enqueue_many(&*tx, messages).await?;
-        tx.rollback().await?;
-        Ok(())
     }
 
     /// The failure, with what is committed and where to go on.
@@ -188,8 +181,7 @@ impl Load<'_> {
     fn unknown(&self, error: &Error, batch: &Batch) -> Failure {
         let (first, last) = (batch.lines.first().copied().unwrap_or(0), batch.lines.last().copied().unwrap_or(0));
         let Account { enqueued, duplicates, next_line, .. } = self.account;
-        let message =
-            format!("the connection broke while lines {first} to {last} were committed: {}", error.in_short());
+        let message = format!("the connection broke while lines {first} to {last} were written: {}", error.in_short());
         let hint = format!(
             "look whether line {first} is there (`postrider list`), then go on with line {next_line} if not, with line {} \
              if it is",

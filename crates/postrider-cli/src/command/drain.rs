@@ -1,0 +1,108 @@
+//! `postrider drain`: delivers what is due now and ends, for a scheduler such as cron. Messages go to stdout, one line
+//! of JSON each, the account to stderr. What fails is due again later and left to the next run.
+
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use postrider_relay::{Counts, RelayOptions};
+use serde::Serialize;
+use tracing::info;
+
+use super::deliver::{self, Delivery, DeliveryOptions};
+use crate::exit_code::ExitCode;
+use crate::failure::Result;
+use crate::humane;
+use crate::log::{LogOptions, Logs};
+use crate::options::Global;
+use crate::signals::Stop;
+use crate::store::{Address, Missing};
+
+const AFTER_HELP: &str = "\
+Exit code 0 when nothing is due any more. What fails is not waited for: it is
+due again later, and the next run takes it. Several may run at once, beside
+`postrider run` too. The account at the end is on stderr, with --json as JSON.
+
+A signal stops it early, in good order, with exit code 130 or 143; a second one
+at once.
+
+Examples:
+  postrider drain | ./handle-each-line
+  * * * * *  postrider drain --database-url sqlite:/srv/outbox.db | /srv/handle
+  postrider drain --sink audit --json >> audit.ndjson 2> account.json";
+
+/// Deliver what is due, as lines of JSON on stdout, and end
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    delivery: DeliveryOptions,
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+pub(crate) struct Prepared {
+    address: Address,
+    delivery: DeliveryOptions,
+    logs: Logs,
+}
+
+impl Args {
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        let logs = self.log.prepare("warn")?;
+        Ok(Prepared { address: global.address()?, delivery: self.delivery, logs })
+    }
+}
+
+impl Prepared {
+    pub(crate) async fn run(self, json: bool) -> Result<ExitCode> {
+        let Self { address, delivery, logs } = self;
+        let started = Instant::now();
+        let opened = address.open(Missing::Create).await?;
+        // Only how often it looks whether all has ended.
+        let poll = RelayOptions::default().poll.min(delivery.lease / 3);
+        let Delivery { relay, closed, .. } = delivery.relay(&opened, poll).await?;
+        logs.start();
+        let stop = Stop::on_signals(|| ())?;
+        if let Some(words) = opened.created_words() {
+            info!("{words}");
+        }
+        let shutdown = stop.token.child_token();
+        let asked = shutdown.clone();
+        tokio::spawn(async move {
+            closed.cancelled().await;
+            asked.cancel();
+        });
+        let counts = relay.drain(shutdown).await.map_err(deliver::explain)?;
+        say(&counts, started.elapsed(), json);
+        Ok(stop.heard().unwrap_or(ExitCode::Ok))
+    }
+}
+
+/// On stderr: stdout holds the messages. If nobody listens there, nobody wanted it.
+fn say(counts: &Counts, elapsed: Duration, json: bool) {
+    #[derive(Serialize)]
+    struct Document {
+        delivered: u64,
+        retried: u64,
+        dead: u64,
+        handed_back: u64,
+        leases_lost: u64,
+        elapsed_seconds: f64,
+    }
+    let Counts { delivered, retried, dead, released, lost, .. } = *counts;
+    let line = if json {
+        let document = Document {
+            delivered,
+            retried,
+            dead,
+            handed_back: released,
+            leases_lost: lost,
+            elapsed_seconds: elapsed.as_secs_f64(),
+        };
+        // Numbers alone: there is nothing here that cannot be JSON.
+        serde_json::to_string(&document).unwrap_or_default()
+    } else {
+        format!("{}, in {}", deliver::account(counts), humane::span(elapsed))
+    };
+    drop(writeln!(io::stderr().lock(), "{line}"));
+}
