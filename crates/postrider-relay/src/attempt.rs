@@ -38,24 +38,28 @@ pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], ho
         AbortOnDropHandle::new(tokio::spawn(async move { sink.deliver(&messages).await }.instrument(span)));
     let deadline = started + outlet.options.deadline;
     let margin = shared.options.lease_margin();
-    let joined = tokio::select! {
-        joined = &mut delivery => Some(joined),
-        () = shared.clock.sleep_until(deadline) => None,
-        () = hold.lost(&*shared.clock, margin) => None,
-        () = shared.cut_short.cancelled() => None,
-    };
-    // Asked again, in this order: after a thread was blocked, or the process stood still, several are true at once, and
-    // what came too late is too late.
-    let now = shared.clock.now();
-    let ended = match joined {
-        _ if now + margin >= hold.trusted_until() => Attempted::LeaseLost,
-        _ if now >= deadline => {
-            let words = format!("not finished within {:?}", outlet.options.deadline);
-            let late = Verdict::Failed(SinkFailure::retryable(SinkFailure::TIMEOUT, words));
-            Attempted::Answered(vec![late; count], now - started)
+    let ended = loop {
+        let joined = tokio::select! {
+            joined = &mut delivery => Some(joined),
+            () = shared.clock.sleep_until(deadline) => None,
+            () = hold.lost(&*shared.clock, margin) => None,
+            () = shared.cut_short.cancelled() => None,
+        };
+        // Asked again, in this order: after a thread was blocked, or the process stood still, several are true at once,
+        // and what came too late is too late.
+        let now = shared.clock.now();
+        match joined {
+            _ if now + margin >= hold.trusted_until() => break Attempted::LeaseLost,
+            _ if now >= deadline => {
+                let words = format!("not finished within {:?}", outlet.options.deadline);
+                let late = Verdict::Failed(SinkFailure::retryable(SinkFailure::TIMEOUT, words));
+                break Attempted::Answered(vec![late; count], now - started);
+            }
+            Some(joined) => break Attempted::Answered(verdicts(joined, count), now - started),
+            None if shared.cut_short.is_cancelled() => break Attempted::CutShort,
+            // The lease was renewed at the last moment.
+            None => {}
         }
-        Some(joined) => Attempted::Answered(verdicts(joined, count), now - started),
-        None => Attempted::CutShort,
     };
     if !delivery.is_finished() {
         // Nothing of it may still be on its way when the lane's next message, or the next relay, comes.

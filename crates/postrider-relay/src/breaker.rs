@@ -92,12 +92,12 @@ impl Breaker {
         }
     }
 
-    /// The destination answered, be it with a refusal of the message.
-    pub(crate) fn answered(&mut self) -> Option<Change> {
+    /// The destination answered about so many messages, be it with a refusal.
+    pub(crate) fn answered(&mut self, messages: u32) -> Option<Change> {
         match &mut self.state {
             State::Closed { failures, ramp } => {
                 *failures = 0;
-                *ramp = ramp.map(|most| most.saturating_add(1)).filter(|most| *most < RAMP_END);
+                *ramp = ramp.map(|most| most.saturating_add(messages)).filter(|most| *most < RAMP_END);
                 None
             }
             State::HalfOpen { .. } => {
@@ -149,7 +149,7 @@ mod tests {
     fn opens_only_on_failures_in_a_row() {
         let (mut breaker, now) = breaker();
         for _ in 0..10 {
-            assert_eq!((breaker.failed(now), breaker.failed(now), breaker.answered()), (None, None, None));
+            assert_eq!((breaker.failed(now), breaker.failed(now), breaker.answered(1)), (None, None, None));
         }
         assert_eq!(breaker.allowed(now), Allowed::Everything);
         assert_eq!((breaker.failed(now), breaker.failed(now)), (None, None));
@@ -181,13 +181,13 @@ mod tests {
         }
         let now = now + seconds(1);
         assert_eq!(breaker.allowed(now), Allowed::Probe);
-        assert_eq!(breaker.answered(), Some(Change::Closed));
+        assert_eq!(breaker.answered(1), Some(Change::Closed));
         assert_eq!(breaker.allowed(now), Allowed::Ramp(2));
-        breaker.answered();
-        breaker.answered();
+        breaker.answered(1);
+        breaker.answered(1);
         assert_eq!(breaker.allowed(now), Allowed::Ramp(4), "what arrived doubles what may be on its way");
         for _ in 0..RAMP_END {
-            breaker.answered();
+            breaker.answered(1);
         }
         assert_eq!(breaker.allowed(now), Allowed::Everything);
     }
@@ -198,7 +198,7 @@ mod tests {
         for _ in 0..3 {
             breaker.failed(now);
         }
-        assert_eq!(breaker.answered(), None);
+        assert_eq!(breaker.answered(1), None);
         assert!(breaker.is_open());
     }
 

@@ -3,27 +3,31 @@
 //! a row goes alone: nothing else is leased in this process while it is tried, so it can take nobody with it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use postrider::{Claim, Claimed};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::breaker::Allowed;
 use crate::completer::Ended;
 use crate::dispatcher;
 use crate::leases::{Held, Hold};
+use crate::look::{Gaze, Look};
 use crate::outlet::Outlet;
 use crate::relay::{Mode, Shared};
 use crate::room::Places;
 use crate::telemetry;
+use crate::wake::Sleep;
 
 /// Between two claims while the store is away.
 const STORE_AWAY_FIRST: Duration = Duration::from_millis(100);
 const STORE_AWAY_MOST: Duration = Duration::from_secs(2);
-/// A look from the beginning may take this part of the time: its cost decides how often it is done.
-const SWEEP_SHARE: u32 = 20;
+/// The shortest wait of a claimer that found nothing. It doubles up to the poll interval: a producer that looked for
+/// sleepers just before we slept, and commits only now, is found soon.
+const QUIET_FIRST: Duration = Duration::from_millis(20);
 
 pub(crate) struct Claimer {
     shared: Arc<Shared>,
@@ -31,12 +35,14 @@ pub(crate) struct Claimer {
     mode: Mode,
     news: watch::Receiver<u64>,
     units: JoinSet<()>,
-    /// The next claim takes one message and delivers it alone.
+    look: Look,
+    /// When the last claim was asked for: what was said or came due after that, it did not see.
+    looked_at: Instant,
+    /// Claims in a row that found nothing.
+    quiet: u32,
+    /// The last claim brought more than one message that may be what kills its workers: claim them one by one.
     wary: bool,
     away: Duration,
-    /// Where the last full claim without lanes ended, and when to look from the beginning again.
-    watermark: Option<SystemTime>,
-    sweep_at: Instant,
 }
 
 /// What to do after a turn.
@@ -44,9 +50,9 @@ enum Next {
     Claim,
     /// Claim at that time, or when nudged.
     Gather(Instant),
-    /// Nothing is due.
-    Idle,
-    /// The store or the breaker says: not before then.
+    /// Nothing was found.
+    Idle(Gaze),
+    /// The store or the breaker says: not before then, unless what is held has ended.
     Wait(Instant),
     /// The relay stops, or everything is drained.
     Done,
@@ -64,13 +70,15 @@ enum For {
 
 impl Claimer {
     pub(crate) fn new(shared: Arc<Shared>, outlet: Arc<Outlet>, mode: Mode) -> Self {
+        let now = shared.clock.now();
         Self {
             news: shared.wake.subscribe(),
             units: JoinSet::new(),
+            look: Look::new(now),
+            looked_at: now,
+            quiet: 0,
             wary: false,
             away: STORE_AWAY_FIRST,
-            watermark: None,
-            sweep_at: shared.clock.now(),
             shared,
             outlet,
             mode,
@@ -81,23 +89,13 @@ impl Claimer {
     pub(crate) async fn run(mut self) {
         while !self.shared.stopping.is_cancelled() {
             self.news.borrow_and_update();
-            let next = if self.wary { self.turn_alone().await } else { self.turn().await };
+            let next = self.turn().await;
             self.reap();
             match next {
                 Next::Claim => {}
                 Next::Gather(until) => self.wait(until, For::Nudge).await,
                 Next::Wait(until) => self.wait(until, For::Empty).await,
-                Next::Idle if self.mode == Mode::Drain => {
-                    self.wait(self.shared.clock.now() + self.shared.options.poll, For::Empty).await;
-                }
-                Next::Idle => {
-                    if !self.shared.wake.announce(&self.shared).await {
-                        let now = self.shared.clock.now();
-                        let poll = now + self.shared.options.poll;
-                        let until = self.outlet.next_retry(now).map_or(poll, |retry| retry.min(poll));
-                        self.wait(until, For::News).await;
-                    }
-                }
+                Next::Idle(gaze) => self.idle(gaze).await,
                 Next::Done => break,
             }
         }
@@ -113,87 +111,83 @@ impl Claimer {
             Err(next) => return next,
         };
         let Some((ahead, places)) = self.room(most).await else { return Next::Done };
-        let Some(beside_others) = self.unless_stopped(Arc::clone(&self.shared.quarantine).read_owned()).await else {
+        if self.outlet.breaker().is_open() {
+            return Next::Claim;
+        }
+        let Some(guard) = self.unless_stopped(Arc::clone(&self.shared.quarantine).read_owned()).await else {
             return Next::Done;
         };
-        let asked_at = self.shared.clock.now();
+        // A drain's empty answer is the last only if nothing is on its way that could free a lane.
+        let may_be_last = self.mode == Mode::Drain && self.outlet.held() == 0;
         let asked_for = places.count();
-        let thorough = self.thorough();
-        let claimed = match self.claim(asked_for, asked_at, thorough).await {
-            Ok(claimed) => claimed,
+        let (gaze, claimed) = match self.claim(asked_for).await {
+            Ok(answer) => answer,
             Err(next) => return next,
         };
-        let count = claimed.len();
-        if count == 0 {
-            return self.nothing(thorough);
+        if claimed.is_empty() {
+            self.outlet.breaker().probe_unused();
+            return if may_be_last && gaze.sees_everything() { Next::Done } else { Next::Idle(gaze) };
         }
-        self.remember(&claimed, asked_for);
-        let full = count >= asked_for as usize;
-        let (batch, hold, _) = self.hold(claimed, asked_at, Some(beside_others), ahead, places);
-        let batch = self.set_suspects_aside(batch).await;
+        self.quiet = 0;
+        let full = claimed.len() >= asked_for as usize;
+        let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places);
+        let (batch, suspect) = self.set_suspects_aside(batch).await;
         self.start(batch, &hold);
+        if let Some(suspect) = suspect {
+            return self.deliver_alone(suspect, hold, ended).await;
+        }
         match self.mode {
             _ if full => Next::Claim,
-            Mode::Serve => Next::Gather(asked_at + self.shared.options.wake_gather),
-            Mode::Drain => Next::Idle,
+            Mode::Serve => Next::Gather(self.looked_at + self.shared.options.wake_gather),
+            Mode::Drain => Next::Idle(gaze),
         }
     }
 
-    /// A drain looks at every lane when the answer may be the last; nothing else pays for that.
-    fn thorough(&self) -> bool {
-        self.mode == Mode::Drain && self.outlet.held() == 0
-    }
-
-    fn nothing(&self, thorough: bool) -> Next {
-        self.outlet.breaker().probe_unused();
-        if thorough { Next::Done } else { Next::Idle }
-    }
-
-    /// One claim of one message, delivered while this process holds nothing else.
-    async fn turn_alone(&mut self) -> Next {
-        if let Err(next) = self.allowed() {
-            return next;
+    /// Waits until something may be due again.
+    async fn idle(&mut self, gaze: Gaze) {
+        let now = self.shared.clock.now();
+        let poll = now + self.shared.options.poll;
+        if self.mode == Mode::Drain {
+            self.look.forget(now);
+            if self.outlet.held() > 0 {
+                self.wait(poll, For::Empty).await;
+            }
+            return;
         }
-        let Some((ahead, places)) = self.room(1).await else { return Next::Done };
-        let Some(_alone) = self.unless_stopped(Arc::clone(&self.shared.quarantine).write_owned()).await else {
-            return Next::Done;
-        };
-        let asked_at = self.shared.clock.now();
-        self.watermark = None;
-        let thorough = self.thorough();
-        let claimed = match self.claim(1, asked_at, thorough).await {
-            Ok(claimed) => claimed,
-            Err(next) => return next,
-        };
-        self.wary = claimed.iter().any(|message| message.lost_leases >= self.outlet.options.suspect_after());
-        if claimed.is_empty() {
-            return self.nothing(thorough);
+        if gaze.due_from.is_some() {
+            // A look from the watermark proves nothing.
+            return self.look.forget(now);
         }
-        let (batch, hold, ended) = self.hold(claimed, asked_at, None, ahead, places);
-        self.start(batch, &hold);
-        drop(hold);
-        ended.cancelled().await;
-        Next::Claim
+        let Sleep::Until(say_again) = self.shared.wake.announce(&self.shared, self.looked_at).await else { return };
+        let quiet = QUIET_FIRST.saturating_mul(1 << self.quiet.min(20));
+        self.quiet = self.quiet.saturating_add(1);
+        let every_lane = (!gaze.every_lane).then(|| self.look.every_lane_at());
+        let retry = self.outlet.next_retry(self.looked_at);
+        let until = [say_again, every_lane, retry, Some(now + quiet)].into_iter().flatten().fold(poll, Instant::min);
+        self.wait(until, For::News).await;
     }
 
     /// How many the breaker lets through, or what to do instead.
     fn allowed(&self) -> Result<u32, Next> {
         let now = self.shared.clock.now();
-        let most = match self.outlet.breaker().allowed(now) {
-            Allowed::Everything => self.outlet.options.batch_size,
+        let allowed = self.outlet.breaker().allowed(now);
+        let held = u32::try_from(self.outlet.held()).unwrap_or(u32::MAX);
+        let most = match allowed {
+            Allowed::Everything => self.outlet.claim_size,
             // Counting what is on its way: the next come when these have ended.
-            Allowed::Ramp(most) => match most.saturating_sub(u32::try_from(self.outlet.held()).unwrap_or(u32::MAX)) {
-                0 => return Err(Next::Wait(now + self.shared.options.poll)),
-                more => more.min(self.outlet.options.batch_size),
-            },
+            Allowed::Ramp(most) if most > held => (most - held).min(self.outlet.claim_size),
             Allowed::Probe => 1,
             // A drain does not wait for a sink to come back.
             Allowed::NothingUntil(_) if self.mode == Mode::Drain => return Err(Next::Done),
             Allowed::NothingUntil(until) => return Err(Next::Wait(until)),
-            Allowed::NothingYet => return Err(Next::Wait(now + self.shared.options.poll)),
+            Allowed::NothingYet if held == 0 => {
+                // The probe ended without an answer: its lease was lost.
+                self.outlet.breaker().probe_unused();
+                return Err(Next::Claim);
+            }
+            Allowed::Ramp(_) | Allowed::NothingYet => return Err(Next::Wait(now + self.shared.options.poll)),
         };
-        // No more than is sent in a second: the rest would only grow old here.
-        Ok(self.outlet.options.rate.map_or(most, |rate| most.min(rate.get())))
+        Ok(if self.wary { 1 } else { most })
     }
 
     /// Places for a claim; `None` if the relay stops first.
@@ -207,8 +201,9 @@ impl Claimer {
         Some((ahead, places))
     }
 
-    async fn claim(&mut self, batch_size: u32, asked_at: Instant, thorough: bool) -> Result<Vec<Claimed>, Next> {
-        let sweep = self.watermark.is_none() || asked_at >= self.sweep_at;
+    async fn claim(&mut self, batch_size: u32) -> Result<(Gaze, Vec<Claimed>), Next> {
+        let asked_at = self.shared.clock.now();
+        let gaze = self.look.next(asked_at);
         let claim = Claim {
             worker_id: self.shared.options.worker_id.clone(),
             sink: self.outlet.name.clone(),
@@ -217,8 +212,8 @@ impl Claimer {
             max_attempts: self.outlet.options.retry.max_attempts,
             tenant_id: self.outlet.options.tenant_id,
             lane_run: self.outlet.options.lane_run,
-            due_from: if sweep { None } else { self.watermark },
-            thorough,
+            due_from: gaze.due_from,
+            thorough: gaze.every_lane,
         };
         // Not given up when the relay stops: what it leases must be handed back.
         let Ok(claimed) = self.shared.ask("claim", self.shared.store.claim(&claim)).await else {
@@ -228,39 +223,26 @@ impl Claimer {
             return Err(Next::Wait(self.shared.clock.now() + pause));
         };
         self.away = STORE_AWAY_FIRST;
-        if sweep {
-            let now = self.shared.clock.now();
-            self.sweep_at = now + (now - asked_at) * SWEEP_SHARE;
-        }
-        Ok(claimed)
-    }
-
-    /// Where the next claim may begin to look. Only after a full claim of one priority is everything before it taken;
-    /// late commits and retries stand before it too, and the sweep finds them.
-    fn remember(&mut self, claimed: &[Claimed], asked_for: u32) {
-        let mut without_lane = claimed.iter().filter(|message| message.lane.is_none());
-        let Some(first) = without_lane.next() else { return };
-        let last = without_lane.next_back().unwrap_or(first);
-        let full = claimed.len() >= asked_for as usize;
-        self.watermark = (full && first.priority == last.priority).then_some(last.due_at);
+        self.looked_at = asked_at;
+        let full = claimed.len() >= batch_size as usize;
+        self.look.learn(gaze, &claimed, full, asked_at, self.shared.clock.now());
+        Ok((gaze, claimed))
     }
 
     fn hold(
         &self,
         claimed: Vec<Claimed>,
-        asked_at: Instant,
-        beside_others: Option<OwnedRwLockReadGuard<()>>,
-        ahead: OwnedSemaphorePermit,
+        guard: &Arc<OwnedRwLockReadGuard<()>>,
+        mut ahead: OwnedSemaphorePermit,
         mut places: Places,
-    ) -> (Vec<Held>, Arc<Hold>, tokio_util::sync::CancellationToken) {
+    ) -> (Vec<Held>, Arc<Hold>, CancellationToken) {
         let count = claimed.len();
         self.shared.stats.claimed(count);
         telemetry::claimed(&self.outlet.name, count);
         let token = claimed[0].lease_token;
         let ids = claimed.iter().map(|message| message.message_id).collect();
-        let (hold, ended) = Hold::new(token, ids, asked_at + self.shared.options.lease, beside_others);
+        let (hold, ended) = Hold::new(token, ids, self.looked_at + self.shared.options.lease);
         self.shared.leases.add(&hold);
-        let mut ahead = ahead;
         let batch = claimed
             .into_iter()
             .map(|message| {
@@ -271,35 +253,62 @@ impl Claimer {
                     message: Arc::new(message),
                     hold: Arc::clone(&hold),
                     outlet: Arc::clone(&self.outlet),
+                    beside_others: Some(Arc::clone(guard)),
                 }
             })
             .collect();
         (batch, hold, ended)
     }
 
-    /// Hands back what may be what kills its workers, and what follows it in its lane. The next claim takes it alone.
-    async fn set_suspects_aside(&mut self, held: Vec<Held>) -> Vec<Held> {
+    /// Keeps one message that may be what kills its workers; hands back the others of that kind, and what follows any of
+    /// them in its lane.
+    async fn set_suspects_aside(&mut self, batch: Vec<Held>) -> (Vec<Held>, Option<Held>) {
         let after = self.outlet.options.suspect_after();
-        if held.iter().all(|held| held.message.lost_leases < after) {
-            return held;
+        self.wary = false;
+        if batch.iter().all(|held| held.message.lost_leases < after) {
+            return (batch, None);
         }
-        self.wary = true;
-        let mut kept = Vec::with_capacity(held.len());
-        let mut lane_of_suspect = None;
-        for held in held {
-            let suspect = held.message.lost_leases >= after;
-            let behind = held.message.lane.is_some() && held.message.lane == lane_of_suspect;
-            if suspect || behind {
-                lane_of_suspect.clone_from(&held.message.lane);
-                if suspect {
-                    warn!(message_id = %held.message.message_id, sink = held.message.sink, "this message was with workers that died: it is delivered alone");
-                }
-                self.shared.end(Ended::Unsent(held)).await;
-            } else {
+        let mut kept = Vec::with_capacity(batch.len());
+        let mut kept_lane = None;
+        let (mut suspect, mut lane_of_suspect) = (None, None);
+        for held in batch {
+            let lane = held.message.lane.clone();
+            let suspicious = held.message.lost_leases >= after;
+            let behind = lane.is_some() && lane == lane_of_suspect;
+            if !suspicious && !behind {
+                kept_lane = lane;
                 kept.push(held);
+                continue;
+            }
+            let first_of_lane = lane.is_none() || (!behind && lane != kept_lane);
+            lane_of_suspect = lane;
+            if suspicious && suspect.is_none() && first_of_lane {
+                suspect = Some(held);
+            } else {
+                self.wary |= suspicious;
+                self.shared.end(Ended::Unsent(held)).await;
             }
         }
-        kept
+        (kept, suspect)
+    }
+
+    /// Delivers one message while this process holds nothing else. Its lease is renewed while it waits for that.
+    async fn deliver_alone(&mut self, mut suspect: Held, hold: Arc<Hold>, ended: CancellationToken) -> Next {
+        warn!(
+            message_id = %suspect.message.message_id,
+            sink = suspect.message.sink,
+            "this message was with workers that died: it is delivered alone"
+        );
+        // It does not wait for itself.
+        suspect.beside_others = None;
+        let Some(_alone) = self.unless_stopped(Arc::clone(&self.shared.quarantine).write_owned()).await else {
+            self.shared.end(Ended::Unsent(suspect)).await;
+            return Next::Done;
+        };
+        self.start(vec![suspect], &hold);
+        drop(hold);
+        ended.cancelled().await;
+        Next::Claim
     }
 
     fn start(&mut self, batch: Vec<Held>, hold: &Arc<Hold>) {

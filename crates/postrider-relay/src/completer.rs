@@ -9,7 +9,7 @@ use std::time::Duration;
 use postrider::{AttemptState, Completed, Completion, LeaseToken, Outcome};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{error, warn};
 use uuid::Uuid;
 
 use crate::leases::Held;
@@ -27,6 +27,8 @@ pub(crate) enum Ended {
     Outcome(Held, Completion),
     /// It was not: hand it back.
     Unsent(Held),
+    /// Its lease could not be kept. Others have it, or will.
+    Lost(Held),
 }
 
 /// Runs until `all_ended` and the inbox is empty.
@@ -61,105 +63,132 @@ pub(crate) async fn run(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Ended>, a
     }
 }
 
+/// What the store did not take, or could not be asked to: counted and said once for all that was gathered.
+#[derive(Default)]
+struct Losses {
+    count: usize,
+    first: Option<Uuid>,
+    /// Some may have been recorded by a statement whose answer was lost.
+    unsure: bool,
+}
+
+impl Losses {
+    fn add(&mut self, message_id: Uuid) {
+        self.count += 1;
+        self.first = self.first.or(Some(message_id));
+    }
+
+    fn tell(&self, shared: &Shared) {
+        let Some(first) = self.first else { return };
+        shared.stats.lost(self.count);
+        telemetry::lost_leases(self.count);
+        if self.unsure {
+            warn!(messages = self.count, %first, "lease lost, or recorded by a statement whose answer was lost");
+        } else {
+            warn!(messages = self.count, %first, "lease lost: others have these messages, and nothing is said about them");
+        }
+    }
+}
+
 async fn record(shared: &Shared, gathered: Vec<Ended>) {
-    let (mut outcomes, mut unsent) = (Vec::new(), Vec::new());
+    let (mut outcomes, mut unsent, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     for ended in gathered {
         match ended {
             Ended::Outcome(held, completion) => outcomes.push((held, completion)),
             Ended::Unsent(held) => unsent.push(held),
+            Ended::Lost(held) => losses.add(held.message.message_id),
         }
     }
     if !outcomes.is_empty() {
-        complete(shared, outcomes).await;
+        complete(shared, outcomes, &mut losses).await;
     }
     if !unsent.is_empty() {
-        release(shared, unsent).await;
+        release(shared, unsent, &mut losses).await;
     }
+    losses.tell(shared);
 }
 
-/// Records outcomes, as long as it takes: until the store answers, or until no lease among them can be alive.
-async fn complete(shared: &Shared, outcomes: Vec<(Held, Completion)>) {
-    let mut unsure = false;
+/// Records outcomes: until the store answers, or for as long as a lease, after which somebody else shall try.
+async fn complete(shared: &Shared, outcomes: Vec<(Held, Completion)>, losses: &mut Losses) {
+    let give_up_at = shared.clock.now() + shared.options.lease;
     let mut parts = vec![outcomes];
     while let Some(part) = parts.pop() {
         let (helds, completions): (Vec<Held>, Vec<Completion>) = part.into_iter().unzip();
-        match shared.ask("record outcomes", shared.store.complete(&shared.options.worker_id, &completions)).await {
-            Ok(completed) => recorded(shared, helds, &completions, &completed, unsure),
-            Err(Trouble::Store(postrider::Error::Refused { message, .. })) if completions.len() == 1 => {
-                error!(message_id = %completions[0].message_id, %message, "the store refused this outcome; the message is tried again when its lease ends");
-            }
-            Err(Trouble::Store(postrider::Error::Refused { .. })) => {
-                // One bad outcome must not take the others with it: find it by halves.
-                let mut first: Vec<_> = helds.into_iter().zip(completions).collect();
-                let second = first.split_off(first.len() / 2);
-                parts.extend([second, first]);
-            }
-            Err(_) => {
-                // The answer may be lost, not the statement: then the next try finds these messages gone.
-                unsure = true;
-                let alive = helds.iter().any(|held| shared.clock.now() < held.hold.trusted_until());
-                if alive && !shared.cut_short.is_cancelled() {
-                    shared.clock.sleep_until(shared.clock.now() + RETRY_EVERY).await;
-                    parts.push(helds.into_iter().zip(completions).collect());
-                } else {
-                    shared.stats.lost(helds.len());
-                    telemetry::lost_leases(helds.len());
-                    warn!(
-                        messages = helds.len(),
-                        "the store was away for longer than the leases: these outcomes are not recorded and the messages are delivered again"
-                    );
+        let trouble =
+            match shared.ask("record outcomes", shared.store.complete(&shared.options.worker_id, &completions)).await {
+                Ok(completed) => {
+                    recorded(shared, helds, &completions, &completed, losses);
+                    continue;
                 }
+                Err(trouble) => trouble,
+            };
+        let refused = matches!(&trouble, Trouble::Store(postrider::Error::Refused { .. }));
+        // The answer may be lost, not the statement: then the next try finds these messages gone.
+        losses.unsure |= !refused;
+        if shared.clock.now() >= give_up_at || shared.cut_short.is_cancelled() || (refused && completions.len() == 1) {
+            if refused {
+                error!(message_id = %completions[0].message_id, "the store refused this outcome; the message is tried again when its lease ends");
             }
+            for completion in &completions {
+                losses.add(completion.message_id);
+            }
+            continue;
         }
+        if !refused {
+            shared.clock.sleep_until(shared.clock.now() + RETRY_EVERY).await;
+        }
+        let mut part: Vec<_> = helds.into_iter().zip(completions).collect();
+        // The server answered and said no, to one of them or to their number: smaller parts tell which.
+        if trouble.is_an_answer() && part.len() > 1 {
+            let rest = part.split_off(part.len() / 2);
+            parts.push(rest);
+        }
+        parts.push(part);
     }
 }
 
-fn recorded(shared: &Shared, helds: Vec<Held>, completions: &[Completion], completed: &[Completed], unsure: bool) {
+fn recorded(
+    shared: &Shared,
+    helds: Vec<Held>,
+    completions: &[Completion],
+    completed: &[Completed],
+    losses: &mut Losses,
+) {
     let dead: HashMap<(Uuid, &str), bool> =
         completed.iter().map(|one| ((one.message_id, one.sink.as_str()), one.dead)).collect();
     let mut states: BTreeMap<(&str, &str), (AttemptState, usize)> = BTreeMap::new();
-    let mut lost = Vec::new();
-    let mut in_lanes: HashSet<*const crate::outlet::Outlet> = HashSet::new();
     for (held, completion) in helds.iter().zip(completions) {
         let outlet = &held.outlet;
-        let Some(dead) = dead.get(&(completion.message_id, outlet.name.as_str())) else {
-            if held.hold.lose(completion.message_id) {
-                lost.push(completion.message_id);
-            }
+        let dead = dead.get(&(completion.message_id, outlet.name.as_str()));
+        if dead.is_none() {
+            losses.add(completion.message_id);
+        }
+        if dead.is_none() && !losses.unsure {
             continue;
-        };
+        }
+        // The lane may go on, which nobody else will tell the claimer.
+        if held.message.lane.is_some() {
+            outlet.nudge.notify_one();
+        }
+        if let Outcome::Retryable { retry_after, .. } = &completion.outcome {
+            outlet.retry_at(shared.clock.now() + *retry_after);
+        }
+        let Some(dead) = dead else { continue };
         let state = completion.outcome.state();
         states.entry((&outlet.name, state.as_str())).or_insert((state, 0)).1 += 1;
         match &completion.outcome {
             _ if *dead => shared.stats.dead(1),
             Outcome::Dispatched => shared.stats.delivered(1),
-            Outcome::Retryable { retry_after, .. } => {
-                shared.stats.retried(1);
-                outlet.retry_at(shared.clock.now() + *retry_after);
-            }
-            Outcome::Failed(_) => {}
-        }
-        // The lane may go on, which nobody else will tell the claimer.
-        if held.message.lane.is_some() && in_lanes.insert(Arc::as_ptr(outlet)) {
-            outlet.nudge.notify_one();
+            Outcome::Retryable { .. } | Outcome::Failed(_) => shared.stats.retried(1),
         }
     }
     for ((sink, _), (state, count)) in states {
         telemetry::attempts(sink, state, count);
     }
-    if let Some(first) = lost.first() {
-        shared.stats.lost(lost.len());
-        telemetry::lost_leases(lost.len());
-        if unsure {
-            debug!(messages = lost.len(), %first, "recorded by a statement whose answer was lost, or lost leases");
-        } else {
-            warn!(messages = lost.len(), %first, "lease lost: these outcomes were refused; others have the messages");
-        }
-    }
     drop(helds);
 }
 
-async fn release(shared: &Shared, unsent: Vec<Held>) {
+async fn release(shared: &Shared, unsent: Vec<Held>, losses: &mut Losses) {
     let mut by_token: HashMap<LeaseToken, Vec<Held>> = HashMap::new();
     for held in unsent {
         by_token.entry(held.message.lease_token).or_default().push(held);
@@ -167,8 +196,14 @@ async fn release(shared: &Shared, unsent: Vec<Held>) {
     for (token, helds) in by_token {
         let message_ids: Vec<Uuid> = helds.iter().map(|held| held.message.message_id).collect();
         // One try: what is not handed back returns when its lease ends.
-        if let Ok(released) = shared.ask("hand messages back", shared.store.release(token, &message_ids)).await {
-            shared.stats.released(released.len());
+        let released: HashSet<Uuid> =
+            match shared.ask("hand messages back", shared.store.release(token, &message_ids)).await {
+                Ok(released) => released.into_iter().collect(),
+                Err(_) => HashSet::new(),
+            };
+        shared.stats.released(released.len());
+        for id in message_ids.iter().filter(|id| !released.contains(id)) {
+            losses.add(*id);
         }
         for held in &helds {
             held.outlet.nudge.notify_one();

@@ -1,11 +1,13 @@
 //! Splits what a claim brought into units that may go side by side, and takes each unit through the sink batch by batch:
 //! lanes in order, within the limits of sink and process. It asks `attempt.rs` to deliver and hands every message to the
-//! completer, exactly once, with its outcome or to be handed back.
+//! completer, exactly once: with its outcome, to be handed back, or as lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider::{Completion, Outcome};
+use tokio::sync::SemaphorePermit;
 
 use crate::attempt::{Attempted, attempt};
 use crate::completer::Ended;
@@ -13,7 +15,7 @@ use crate::leases::{Held, Hold};
 use crate::outlet::Outlet;
 use crate::policy::{self, FailureClass};
 use crate::relay::Shared;
-use crate::sink::{Batching, Verdict};
+use crate::sink::{Batching, Receipt, SinkFailure, Verdict};
 use crate::telemetry;
 
 /// Messages that go one after the other: a run of one lane, or one message without a lane.
@@ -32,15 +34,24 @@ pub(crate) fn units(claimed: Vec<Held>, batching: Batching) -> Vec<Unit> {
         }
     }
     let mut units: Vec<Unit> = Vec::new();
-    let mut full = true;
+    // What is left of the last unit's first batch.
+    let (mut messages_left, mut bytes_left) = (0, 0);
     for run in runs {
-        // A batch takes one of each run at a time, or the whole run if the sink keeps order.
-        let taken: usize = units.last().map_or(0, |Unit(runs)| runs.iter().map(|run| share(run, batching)).sum());
-        match units.last_mut() {
-            Some(Unit(runs)) if !full && taken + share(&run, batching) <= batching.max_messages => runs.push(run),
-            _ => units.push(Unit(vec![run])),
+        let (messages, bytes) = share(&run, batching);
+        let room = company(&run, batching).min(batching.max_messages);
+        if let Some(Unit(last)) = units.last_mut()
+            && messages <= messages_left
+            && bytes <= bytes_left
+            && room == company(&last[0], batching)
+        {
+            messages_left -= messages;
+            bytes_left -= bytes;
+            last.push(run);
+        } else {
+            messages_left = room.saturating_sub(messages);
+            bytes_left = batching.max_bytes.saturating_sub(bytes);
+            units.push(Unit(vec![run]));
         }
-        full = batching.max_messages <= 1;
     }
     units
 }
@@ -49,16 +60,28 @@ fn same_lane(run: &Run, held: &Held) -> bool {
     run.back().is_some_and(|last| last.message.lane == held.message.lane)
 }
 
-fn share(run: &Run, batching: Batching) -> usize {
-    if batching.ordered { run.len() } else { 1 }
+/// What a run brings into a batch: one message at a time, or all of them if the sink keeps order.
+fn share(run: &Run, batching: Batching) -> (usize, usize) {
+    let messages = if batching.ordered { run.len() } else { 1 };
+    (messages, run.iter().take(messages).map(|held| held.message.content.as_bytes().len()).sum())
+}
+
+/// How many may share a batch with a run. It halves with every attempt: a message that fails its whole batch, by a panic
+/// or a timeout, must not take the same neighbours with it until they are all dead.
+fn company(run: &Run, batching: Batching) -> usize {
+    let tried_before = run.front().map_or(0, |held| held.message.attempt_count.saturating_sub(1));
+    batching.max_messages.checked_shr(tried_before.unsigned_abs()).unwrap_or(0).max(1)
 }
 
 /// Takes a unit to its end.
 pub(crate) async fn deliver(shared: Arc<Shared>, outlet: Arc<Outlet>, hold: Arc<Hold>, unit: Unit) {
     let Unit(mut runs) = unit;
     while !runs.is_empty() {
-        let Some(_permits) = permits(&shared, &outlet).await else { return hand_back(&shared, runs).await };
         let (batch, run_of) = next_batch(&mut runs, outlet.batching);
+        let Some(_permits) = permits(&shared, &outlet, batch.len()).await else {
+            runs.push(batch.into());
+            return hand_back(&shared, runs).await;
+        };
         let Some(failed_runs) = deliver_batch(&shared, &outlet, &hold, batch, &run_of).await else {
             return hand_back(&shared, runs).await;
         };
@@ -76,13 +99,19 @@ pub(crate) async fn deliver(shared: Arc<Shared>, outlet: Arc<Outlet>, hold: Arc<
     }
 }
 
-/// Waits for its turn. `None`: the messages are not to be sent now.
+/// Waits for its turn: the sink's, the rate's, the process's. `None`: the messages are not to be sent now.
 async fn permits<'a>(
     shared: &'a Shared,
     outlet: &'a Outlet,
-) -> Option<(tokio::sync::SemaphorePermit<'a>, tokio::sync::SemaphorePermit<'a>)> {
+    messages: usize,
+) -> Option<(SemaphorePermit<'a>, SemaphorePermit<'a>)> {
     let turn = async {
         let sink = outlet.concurrency.acquire().await.ok()?;
+        if let Some(rate) = &outlet.rate {
+            for _ in 0..messages {
+                rate.until_ready().await;
+            }
+        }
         let process = shared.concurrency.acquire().await.ok()?;
         Some((sink, process))
     };
@@ -97,12 +126,13 @@ async fn permits<'a>(
 /// Takes the next batch off the runs, and says which run each message is of.
 fn next_batch(runs: &mut [Run], batching: Batching) -> (Vec<Held>, Vec<usize>) {
     let (mut batch, mut run_of, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
+    let max_messages = runs.first().map_or(1, |run| company(run, batching));
     for (index, run) in runs.iter_mut().enumerate() {
         let most = if batching.ordered { usize::MAX } else { 1 };
         for _ in 0..most {
             let Some(next) = run.front() else { break };
             bytes = bytes.saturating_add(next.message.content.as_bytes().len());
-            let fits = batch.len() < batching.max_messages && bytes <= batching.max_bytes;
+            let fits = batch.len() < max_messages && bytes <= batching.max_bytes;
             if !batch.is_empty() && !fits {
                 return (batch, run_of);
             }
@@ -121,23 +151,21 @@ async fn deliver_batch(
     batch: Vec<Held>,
     run_of: &[usize],
 ) -> Option<Vec<usize>> {
-    if let Some(rate) = &outlet.rate {
-        for _ in 0..batch.len() {
-            rate.until_ready().await;
-        }
-    }
     // A lease may have ended while it waited for its turn, or while the whole process stood still.
-    let trusted = hold.trusted_until().checked_sub(shared.options.lease_margin());
-    if trusted.is_none_or(|until| shared.clock.now() >= until)
-        || batch.iter().any(|held| !hold.holds(held.message.message_id))
-    {
-        shared.give_up(outlet, batch);
+    if shared.clock.now() + shared.options.lease_margin() >= hold.trusted_until() {
+        lose(shared, batch).await;
+        return None;
+    }
+    let (batch, lost): (Vec<Held>, Vec<Held>) = batch.into_iter().partition(|held| hold.holds(held.message.message_id));
+    if !lost.is_empty() {
+        lose(shared, lost).await;
+        hand_back(shared, vec![batch.into()]).await;
         return None;
     }
     let (verdicts, latency) = match attempt(shared, outlet, &batch, hold).await {
         Attempted::Answered(verdicts, latency) => (verdicts, latency),
         Attempted::LeaseLost => {
-            shared.give_up(outlet, batch);
+            lose(shared, batch).await;
             return None;
         }
         Attempted::CutShort => {
@@ -157,19 +185,25 @@ async fn deliver_batch(
     Some(failed_runs)
 }
 
-/// One call of the sink counts once: it failed if every message of it failed in a way that may be retried.
+/// One call of the sink counts once: it failed if nothing was sent, or if every message that was sent failed in a way
+/// that may be retried. A payload that was refused before it was sent says nothing about the destination.
 fn note_for_breaker(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) {
-    let mut sent = verdicts.iter().filter(|verdict| !matches!(verdict, Verdict::NotSent)).peekable();
-    if sent.peek().is_none() {
-        return;
+    let answers = |verdict: &&Verdict| match verdict {
+        Verdict::Delivered(_) => true,
+        Verdict::NotSent => false,
+        Verdict::Failed(failure) => outlet.options.codes.class_of(failure) == FailureClass::Terminal,
+    };
+    let refused_here =
+        |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.code == SinkFailure::INVALID_PAYLOAD);
+    let answered = verdicts.iter().filter(|verdict| answers(verdict) && !refused_here(verdict)).count();
+    if answered > 0 {
+        outlet.answered(answered);
+    } else if !verdicts.iter().any(refused_here) {
+        outlet.failed(shared.clock.now());
     }
-    let failed = sent.all(|verdict| {
-        matches!(verdict, Verdict::Failed(failure) if outlet.options.codes.class_of(failure) == FailureClass::Retryable)
-    });
-    if failed { outlet.failed(shared.clock.now()) } else { outlet.answered() }
 }
 
-fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency: std::time::Duration) -> Ended {
+fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency: Duration) -> Ended {
     let (outcome, receipt) = match verdict {
         Verdict::NotSent => return Ended::Unsent(held),
         Verdict::Delivered(receipt) => (Outcome::Dispatched, receipt),
@@ -177,7 +211,7 @@ fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency
             let class = outlet.options.codes.class_of(&failure);
             let attempts = held.message.attempt_count;
             let outcome = policy::outcome(failure, class, attempts, &outlet.options.retry, &mut *shared.dice());
-            (outcome, crate::sink::Receipt::default())
+            (outcome, Receipt::default())
         }
     };
     let mut completion = Completion::new(&held.message, outcome);
@@ -190,5 +224,11 @@ fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency
 async fn hand_back(shared: &Shared, runs: Vec<Run>) {
     for held in runs.into_iter().flatten() {
         shared.end(Ended::Unsent(held)).await;
+    }
+}
+
+async fn lose(shared: &Shared, batch: Vec<Held>) {
+    for held in batch {
+        shared.end(Ended::Lost(held)).await;
     }
 }

@@ -6,25 +6,29 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt as _};
 use postrider::{Claimed, LeaseToken};
 use tokio::sync::{OwnedRwLockReadGuard, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::warn;
 use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::outlet::Outlet;
 use crate::relay::Shared;
 use crate::room::Place;
-use crate::telemetry;
+
+/// A lease is looked after this many times while it lasts.
+const RENEWALS: u32 = 6;
+/// Renewals at once.
+const AT_ONCE: usize = 4;
+/// The shortest time a renewal may take, for very short leases.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What one claim brought and has not ended.
 pub(crate) struct Hold {
     token: LeaseToken,
     message_ids: Mutex<HashSet<Uuid>>,
     trusted_until: watch::Sender<Instant>,
-    /// Kept while something of the claim is here: what is delivered alone waits for all of these.
-    _beside_others: Option<OwnedRwLockReadGuard<()>>,
     _ended: DropGuard,
 }
 
@@ -33,6 +37,8 @@ pub(crate) struct Held {
     pub(crate) message: Arc<Claimed>,
     pub(crate) hold: Arc<Hold>,
     pub(crate) outlet: Arc<Outlet>,
+    /// What is delivered alone waits until no message has one of these.
+    pub(crate) beside_others: Option<Arc<OwnedRwLockReadGuard<()>>>,
     pub(crate) _place: Place,
     pub(crate) _ahead: Option<tokio::sync::OwnedSemaphorePermit>,
 }
@@ -42,14 +48,12 @@ impl Hold {
         token: LeaseToken,
         message_ids: HashSet<Uuid>,
         trusted_until: Instant,
-        beside_others: Option<OwnedRwLockReadGuard<()>>,
     ) -> (Arc<Self>, CancellationToken) {
         let ended = CancellationToken::new();
         let hold = Self {
             token,
             message_ids: Mutex::new(message_ids),
             trusted_until: watch::Sender::new(trusted_until),
-            _beside_others: beside_others,
             _ended: ended.clone().drop_guard(),
         };
         (Arc::new(hold), ended)
@@ -62,11 +66,6 @@ impl Hold {
     /// Whether, as far as is known, the message is still held.
     pub(crate) fn holds(&self, message_id: Uuid) -> bool {
         self.ids().contains(&message_id)
-    }
-
-    /// Takes a message out whose lease was lost. False: that was known, and said.
-    pub(crate) fn lose(&self, message_id: Uuid) -> bool {
-        self.ids().remove(&message_id)
     }
 
     /// Waits until the lease can no longer be trusted, however often it is renewed before.
@@ -100,7 +99,11 @@ pub(crate) struct Leases(Mutex<Vec<Weak<Hold>>>);
 
 impl Leases {
     pub(crate) fn add(&self, hold: &Arc<Hold>) {
-        self.list().push(Arc::downgrade(hold));
+        let mut list = self.list();
+        if list.len() == list.capacity() {
+            list.retain(|hold| hold.strong_count() > 0);
+        }
+        list.push(Arc::downgrade(hold));
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Hold>>> {
@@ -118,36 +121,26 @@ impl Leases {
 pub(crate) async fn keep_renewing(shared: Arc<Shared>) {
     let lease = shared.options.lease;
     loop {
-        shared.clock.sleep_until(shared.clock.now() + lease / 6).await;
-        for hold in shared.leases.to_renew(shared.clock.now() + lease / 2) {
-            renew(&shared, &hold, lease).await;
-        }
+        shared.clock.sleep_until(shared.clock.now() + lease / RENEWALS).await;
+        let holds = shared.leases.to_renew(shared.clock.now() + lease / 2);
+        stream::iter(holds).for_each_concurrent(AT_ONCE, |hold| renew(&shared, hold, lease)).await;
     }
 }
 
-async fn renew(shared: &Shared, hold: &Hold, lease: Duration) {
+async fn renew(shared: &Shared, hold: Arc<Hold>, lease: Duration) {
     let message_ids: Vec<Uuid> = hold.ids().iter().copied().collect();
     if message_ids.is_empty() {
         return;
     }
     let asked_at = shared.clock.now();
+    // A renewal that hangs must leave time for the next.
+    let patience = (lease / RENEWALS).max(SHORTEST_PATIENCE);
+    let call = shared.store.renew(hold.token, &message_ids, lease);
     // Trouble is said by `ask`, and the trust runs out by itself.
-    let Ok(renewed) = shared.ask("renew leases", shared.store.renew(hold.token, &message_ids, lease)).await else {
-        return;
-    };
+    let Ok(renewed) = shared.ask_within(patience, "renew leases", call).await else { return };
     let renewed: HashSet<Uuid> = renewed.into_iter().collect();
-    // What ended in the meantime is gone from the set and no loss.
-    let lost: Vec<Uuid> = {
-        let mut ids = hold.ids();
-        let lost = message_ids.into_iter().filter(|id| !renewed.contains(id) && ids.contains(id)).collect();
-        ids.retain(|id| renewed.contains(id));
-        lost
-    };
-    // All lost: what is on its way is cut off at once.
+    // Taken out, so that it is not sent any more. Whoever ends it counts it: its outcome may be recorded just now.
+    hold.ids().retain(|id| renewed.contains(id) || !message_ids.contains(id));
+    // All gone: what is on its way is cut off at once.
     hold.trusted_until.send_replace(if renewed.is_empty() { asked_at } else { asked_at + lease });
-    if let Some(first) = lost.first() {
-        shared.stats.lost(lost.len());
-        telemetry::lost_leases(lost.len());
-        warn!(messages = lost.len(), %first, "lease lost: others may have these messages; not sending them");
-    }
 }

@@ -27,6 +27,7 @@ mod dispatcher;
 mod error;
 mod keeper;
 mod leases;
+mod look;
 mod options;
 mod outlet;
 mod policy;

@@ -1,8 +1,7 @@
 //! One sink as the relay runs it: what it was given, its breaker, its limits, and what wakes its claimer. Shared by the
 //! claimer, the dispatcher and the completer.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -24,6 +23,8 @@ pub(crate) struct Outlet {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) batching: Batching,
     pub(crate) options: SinkOptions,
+    /// Most messages of one claim: no more than are sent in a second, the rest would only grow old here.
+    pub(crate) claim_size: u32,
     /// Claimed and not ended: two claims' worth, so that the next batch is here while this one is on its way.
     pub(crate) ahead: Arc<Semaphore>,
     pub(crate) concurrency: Semaphore,
@@ -34,21 +35,23 @@ pub(crate) struct Outlet {
     pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
     held: AtomicUsize,
-    retries: Mutex<BinaryHeap<Reverse<Instant>>>,
+    retries: Mutex<BTreeSet<Instant>>,
 }
 
 impl Outlet {
     pub(crate) fn new(name: String, sink: Arc<dyn Sink>, options: SinkOptions) -> Self {
+        let claim_size = options.rate.map_or(options.batch_size, |rate| options.batch_size.min(rate.get()));
         Self {
             batching: sink.batching(),
-            ahead: Arc::new(Semaphore::new(2 * options.batch_size as usize)),
+            claim_size,
+            ahead: Arc::new(Semaphore::new(2 * claim_size as usize)),
             concurrency: Semaphore::new(options.concurrency),
             rate: options.rate.map(|rate| RateLimiter::direct(Quota::per_second(rate))),
             nudge: Notify::new(),
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
             held: AtomicUsize::new(0),
-            retries: Mutex::new(BinaryHeap::new()),
+            retries: Mutex::default(),
             name,
             sink,
             options,
@@ -59,9 +62,9 @@ impl Outlet {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The destination answered.
-    pub(crate) fn answered(&self) {
-        let change = self.breaker().answered();
+    /// The destination answered about so many messages.
+    pub(crate) fn answered(&self, messages: usize) {
+        let change = self.breaker().answered(u32::try_from(messages).unwrap_or(u32::MAX));
         self.tell(change);
     }
 
@@ -76,6 +79,7 @@ impl Outlet {
             Some(Change::Opened { cool_down }) => {
                 warn!(sink = self.name, ?cool_down, "breaker opened: the sink keeps failing and is left alone");
                 telemetry::breaker_open(&self.name, true);
+                self.nudge.notify_one();
             }
             Some(Change::Closed) => {
                 info!(sink = self.name, "breaker closed: the sink is back");
@@ -103,21 +107,22 @@ impl Outlet {
     /// A message of this sink is due again then.
     pub(crate) fn retry_at(&self, due: Instant) {
         let mut retries = self.retries();
-        if retries.len() < MAX_REMEMBERED_RETRIES {
-            retries.push(Reverse(due));
+        retries.insert(due);
+        if retries.len() > MAX_REMEMBERED_RETRIES {
+            retries.pop_last();
         }
     }
 
-    /// When the next remembered retry is due; those that are due already are forgotten, for a claim follows.
-    pub(crate) fn next_retry(&self, now: Instant) -> Option<Instant> {
+    /// When the next remembered retry is due. What was due when the store was last asked is forgotten: it was seen.
+    pub(crate) fn next_retry(&self, looked_at: Instant) -> Option<Instant> {
         let mut retries = self.retries();
-        while retries.peek().is_some_and(|Reverse(due)| *due <= now) {
-            retries.pop();
+        while retries.first().is_some_and(|due| *due <= looked_at) {
+            retries.pop_first();
         }
-        retries.peek().map(|Reverse(due)| *due)
+        retries.first().copied()
     }
 
-    fn retries(&self) -> MutexGuard<'_, BinaryHeap<Reverse<Instant>>> {
+    fn retries(&self) -> MutexGuard<'_, BTreeSet<Instant>> {
         self.retries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,14 +20,14 @@ use crate::claimer::Claimer;
 use crate::clock::{Clock, TokioClock};
 use crate::completer::{self, Ended};
 use crate::error::Error;
-use crate::leases::{self, Held, Leases};
+use crate::leases::{self, Leases};
 use crate::options::{RelayOptions, SinkOptions};
 use crate::outlet::Outlet;
 use crate::room::Room;
 use crate::sink::Sink;
 use crate::stats::{Counts, Stats};
 use crate::wake::{self, Wake};
-use crate::{keeper, reaper, telemetry};
+use crate::{keeper, reaper};
 
 /// Outcomes on their way to the completer. Messages are bounded elsewhere; this only evens out.
 const ENDED_CAPACITY: usize = 4_096;
@@ -87,6 +87,13 @@ pub(crate) enum Trouble {
     Unanswered,
 }
 
+impl Trouble {
+    /// Whether the store itself said no, rather than being away.
+    pub(crate) fn is_an_answer(&self) -> bool {
+        matches!(self, Self::Store(error) if !matches!(error, postrider::Error::Connect { .. }))
+    }
+}
+
 impl Shared {
     /// Asks the store, not for ever. Trouble is logged when it begins and when it is over, not each time.
     pub(crate) async fn ask<T>(
@@ -94,7 +101,17 @@ impl Shared {
         what: &'static str,
         call: impl Future<Output = Result<T, postrider::Error>>,
     ) -> Result<T, Trouble> {
-        let patience = (self.options.lease / 2).clamp(ANSWER_LEAST, ANSWER_MOST);
+        let hurry = self.cut_short.is_cancelled();
+        let patience = if hurry { ANSWER_LEAST } else { (self.options.lease / 2).clamp(ANSWER_LEAST, ANSWER_MOST) };
+        self.ask_within(patience, what, call).await
+    }
+
+    pub(crate) async fn ask_within<T>(
+        &self,
+        patience: Duration,
+        what: &'static str,
+        call: impl Future<Output = Result<T, postrider::Error>>,
+    ) -> Result<T, Trouble> {
         let trouble = match tokio::time::timeout(patience, call).await {
             Ok(Ok(answer)) => {
                 if self.store_away.swap(false, Ordering::AcqRel) {
@@ -119,15 +136,6 @@ impl Shared {
     pub(crate) async fn end(&self, ended: Ended) {
         // The completer outlives every sender, unless the whole relay is dropped.
         let _sent = self.ended.send(ended).await;
-    }
-
-    /// Forgets messages whose lease could not be kept. Others have them, or will.
-    pub(crate) fn give_up(&self, outlet: &Outlet, mut batch: Vec<Held>) {
-        batch.retain(|held| held.hold.lose(held.message.message_id));
-        let Some(first) = batch.first().map(|held| held.message.message_id) else { return };
-        self.stats.lost(batch.len());
-        telemetry::lost_leases(batch.len());
-        warn!(sink = outlet.name, messages = batch.len(), %first, "lease lost: these messages are left to others");
     }
 
     pub(crate) fn dice(&self) -> MutexGuard<'_, StdRng> {
@@ -197,15 +205,17 @@ impl Relay {
         };
 
         shared.stopping.cancel();
-        if tokio::time::timeout(shared.options.grace, all(&mut claimers)).await.is_err() {
+        let stop_by = tokio::time::Instant::now() + shared.options.grace;
+        if tokio::time::timeout_at(stop_by, all(&mut claimers)).await.is_err() {
             warn!(grace = ?shared.options.grace, "the grace period is over: cutting deliveries short");
             shared.cut_short.cancel();
-            failed = failed.or(all(&mut claimers).await.err().map(|error| internal("claimer", &error)));
+            // Each has a second to notice; if the store hangs, what it holds comes back when the leases end.
+            let ended = tokio::time::timeout(ANSWER_LEAST, all(&mut claimers)).await;
+            failed = failed.or(ended.ok().and_then(Result::err).map(|error| internal("claimer", &error)));
         }
         all_ended.cancel();
-        // Bounded by the leases of what is still to be recorded.
-        let patience = if shared.cut_short.is_cancelled() { ANSWER_LEAST } else { shared.options.grace };
-        if !completer.is_finished() && tokio::time::timeout(patience, &mut completer).await.is_err() {
+        let stop_by = stop_by.max(tokio::time::Instant::now() + ANSWER_LEAST);
+        if !completer.is_finished() && tokio::time::timeout_at(stop_by, &mut completer).await.is_err() {
             shared.cut_short.cancel();
             drop(tokio::time::timeout(ANSWER_LEAST, completer).await);
         }
@@ -221,10 +231,11 @@ impl Relay {
 
 /// Waits for all of them.
 async fn all(tasks: &mut JoinSet<()>) -> Result<(), JoinError> {
+    let mut first_error = Ok(());
     while let Some(ended) = tasks.join_next().await {
-        ended?;
+        first_error = first_error.and(ended);
     }
-    Ok(())
+    first_error
 }
 
 fn internal(part: &'static str, error: &JoinError) -> Error {
@@ -297,7 +308,7 @@ impl RelayBuilder {
         }
         let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);
         let shared = Shared {
-            room: Room::new(self.options.max_messages, self.options.max_bytes),
+            room: Room::new(self.options.max_messages, self.options.max_bytes, outlets.len()),
             concurrency: Semaphore::new(self.options.concurrency),
             leases: Leases::default(),
             wake: Wake::default(),

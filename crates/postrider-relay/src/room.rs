@@ -13,7 +13,8 @@ const MESSAGE_OVERHEAD_BYTES: usize = 1024;
 pub(crate) struct Room {
     messages: Arc<Semaphore>,
     bytes: Arc<Bytes>,
-    max_messages: u32,
+    /// Most places of one claim: so many that every sink can have one claim on its way and one ahead.
+    max_claim: u32,
 }
 
 struct Bytes {
@@ -37,7 +38,7 @@ pub(crate) struct Place {
 }
 
 impl Room {
-    pub(crate) fn new(max_messages: u32, max_bytes: usize) -> Self {
+    pub(crate) fn new(max_messages: u32, max_bytes: usize, sinks: usize) -> Self {
         let bytes = Bytes {
             used: AtomicUsize::new(0),
             max: max_bytes,
@@ -45,7 +46,12 @@ impl Room {
             held: AtomicUsize::new(0),
             usual: AtomicUsize::new(MESSAGE_OVERHEAD_BYTES),
         };
-        Self { messages: Arc::new(Semaphore::new(max_messages as usize)), bytes: Arc::new(bytes), max_messages }
+        let claims = u32::try_from(2 * sinks).unwrap_or(u32::MAX).max(1);
+        Self {
+            messages: Arc::new(Semaphore::new(max_messages as usize)),
+            bytes: Arc::new(bytes),
+            max_claim: (max_messages / claims).max(1),
+        }
     }
 
     /// Messages that are here and whose outcome is not recorded.
@@ -63,7 +69,7 @@ impl Room {
             }
             freed.await;
         };
-        let wanted = wanted.min(self.max_messages).min(u32::try_from(room).unwrap_or(u32::MAX)).max(1);
+        let wanted = wanted.min(self.max_claim).min(u32::try_from(room).unwrap_or(u32::MAX)).max(1);
         match Arc::clone(&self.messages).acquire_many_owned(wanted).await {
             Ok(permits) => Places(permits),
             Err(_) => unreachable!("the semaphore is never closed"),
@@ -107,10 +113,12 @@ mod tests {
 
     #[tokio::test]
     async fn messages_are_bounded() {
-        let room = Room::new(3, usize::MAX);
+        let room = Room::new(6, usize::MAX, 1);
         let mut places = room.places(10).await;
-        assert_eq!(places.count(), 3, "no more than there are");
-        let kept: Vec<Place> = (0..3).map(|_| room.take(&mut places, 10)).collect();
+        assert_eq!(places.count(), 3, "half of what there is: the other half is for the next claim");
+        let mut kept: Vec<Place> = (0..3).map(|_| room.take(&mut places, 10)).collect();
+        let mut places = room.places(10).await;
+        kept.extend((0..3).map(|_| room.take(&mut places, 10)));
         assert!(room.places(1).now_or_never().is_none());
         drop(kept);
         assert_eq!(room.places(1).await.count(), 1);
@@ -118,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_are_bounded_and_large_messages_make_small_claims() {
-        let room = Room::new(1_000, 1_000_000);
+        let room = Room::new(1_000, 1_000_000, 1);
         let mut places = room.places(500).await;
         let first = room.take(&mut places, 900_000);
         drop(places);

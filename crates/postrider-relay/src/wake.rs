@@ -13,20 +13,40 @@ use crate::telemetry;
 
 /// For how long a relay says it sleeps. A crashed one makes producers notify nobody for this long.
 const ANNOUNCED_FOR: Duration = Duration::from_mins(1);
-/// Said again when less than this is left.
-const ANNOUNCE_AGAIN: Duration = Duration::from_secs(10);
+/// And how often it says so, long before that is over.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(45);
 /// Between two tries to listen.
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MOST: Duration = Duration::from_secs(5);
 /// A store that hears nothing may be reached without its pooler one day.
 const ASK_AGAIN: Duration = Duration::from_mins(5);
 
+/// Until it is said again after that failed.
+const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
+/// The longest a connection that listens may take to stand.
+const CONNECT_MOST: Duration = Duration::from_secs(30);
+
 #[derive(Default)]
 pub(crate) struct Wake {
     news: watch::Sender<u64>,
     listening: AtomicBool,
-    /// Until when the store knows that we sleep. Locked while the store is told, so that what it hears is in order.
-    announced_until: Mutex<Option<Instant>>,
+    /// What the store knows. Locked while the store is told, so that what it hears is in order.
+    announced: Mutex<Option<Announced>>,
+}
+
+/// The store knows that we sleep.
+struct Announced {
+    said_at: Instant,
+    /// When to say it again.
+    again_at: Instant,
+}
+
+/// What a claimer that found nothing does.
+pub(crate) enum Sleep {
+    /// Claim once more: a producer may have looked for sleepers before this was said.
+    LookAgain,
+    /// Sleep; if there is a time, until then at most, and say it again.
+    Until(Option<Instant>),
 }
 
 impl Wake {
@@ -34,23 +54,26 @@ impl Wake {
         self.news.subscribe()
     }
 
-    /// Says that this relay sleeps, if the store does not know. True: it has just been said, so claim once more; a
-    /// producer may have looked just before.
-    pub(crate) async fn announce(&self, shared: &Shared) -> bool {
+    /// Says that this relay sleeps, unless the store knows. `looked_at` is when the caller last asked for messages: a
+    /// look from before it was said proves nothing.
+    pub(crate) async fn announce(&self, shared: &Shared, looked_at: Instant) -> Sleep {
         if !self.listening.load(Ordering::Acquire) {
-            return false;
+            return Sleep::Until(None);
         }
-        let mut announced_until = self.announced_until.lock().await;
+        let mut announced = self.announced.lock().await;
         let now = shared.clock.now();
-        if announced_until.is_some_and(|until| until > now + ANNOUNCE_AGAIN) {
-            return false;
+        if let Some(known) = &*announced
+            && now < known.again_at
+        {
+            let covered = looked_at >= known.said_at;
+            return if covered { Sleep::Until(Some(known.again_at)) } else { Sleep::LookAgain };
         }
         match shared.ask("say that it sleeps", shared.store.sleep(&shared.options.worker_id, ANNOUNCED_FOR)).await {
             Ok(()) => {
-                *announced_until = Some(now + ANNOUNCED_FOR);
-                true
+                *announced = Some(Announced { said_at: shared.clock.now(), again_at: now + ANNOUNCE_AGAIN });
+                Sleep::LookAgain
             }
-            Err(_) => false,
+            Err(_) => Sleep::Until(Some(shared.clock.now() + ANNOUNCE_RETRY)),
         }
     }
 
@@ -65,8 +88,8 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
     let mut pause = RECONNECT_FIRST;
     let mut said = false;
     loop {
-        match shared.store.listen().await {
-            Ok(mut listener) => {
+        match tokio::time::timeout(CONNECT_MOST, shared.store.listen()).await {
+            Ok(Ok(mut listener)) => {
                 if said {
                     info!("listening for notifications again");
                 }
@@ -75,24 +98,28 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 wake.listening.store(true, Ordering::Release);
                 // Whatever came before we listened.
                 wake.tell();
-                while let Ok(()) = listener.news().await {
+                while listener.news().await.is_ok() {
                     telemetry::notify_wakeup();
-                    wake.tell();
                     woke(&shared).await;
                 }
                 wake.listening.store(false, Ordering::Release);
-                *wake.announced_until.lock().await = None;
+                *wake.announced.lock().await = None;
+                wake.tell();
             }
-            Err(postrider::Error::CannotListen { reason }) => {
+            Ok(Err(postrider::Error::CannotListen { reason })) => {
                 if !said {
                     warn!(%reason, poll = ?shared.options.poll, "no notifications: polling alone");
                     said = true;
                 }
                 pause = ASK_AGAIN;
             }
-            Err(error) => {
+            trouble => {
                 if !said {
-                    warn!(error = error.in_short(), "cannot listen for notifications; polling until that works");
+                    let error = match trouble {
+                        Ok(Err(error)) => error.in_short(),
+                        _ => format!("no answer within {CONNECT_MOST:?}"),
+                    };
+                    warn!(error, "cannot listen for notifications; polling until that works");
                     said = true;
                 }
                 pause = (pause * 2).min(RECONNECT_MOST);
@@ -102,10 +129,13 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
     }
 }
 
-/// The store need not tell us more for now. Claimers that find nothing say again that they sleep, after this.
+/// Wakes the claimers, and tells the store that it need not tell us more for now. It is forgotten first that we sleep, so
+/// that a claimer that finds nothing says it again, after this.
 async fn woke(shared: &Shared) {
-    let mut announced_until = shared.wake.announced_until.lock().await;
-    if announced_until.take().is_some() {
+    let mut announced = shared.wake.announced.lock().await;
+    let was_said = announced.take().is_some();
+    shared.wake.tell();
+    if was_said {
         // If that fails, producers notify a relay that is awake: a waste, not an error.
         drop(shared.ask("say that it is awake", shared.store.woke(&shared.options.worker_id)).await);
     }

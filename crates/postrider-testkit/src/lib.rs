@@ -1,7 +1,7 @@
 //! Private servers for Postrider's own tests: a PostgreSQL cluster per test process, a fresh migrated database per
-//! test, a pgbouncer, a proxy that counts round trips and one that breaks connections. Every test of the workspace calls it; nothing that is
-//! published may depend on it. A helper here panics when it cannot do its work, with what to do about it, and leaves
-//! neither a process nor a directory behind, even when the test process is killed.
+//! test, a pgbouncer, a proxy that counts round trips and one that breaks connections. Every test of the workspace calls
+//! it; nothing that is published may depend on it. A helper here panics when it cannot do its work, with what to do about
+//! it, and leaves neither a process nor a directory behind, even when the test process is killed.
 
 mod account;
 mod binaries;

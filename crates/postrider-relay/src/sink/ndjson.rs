@@ -68,7 +68,10 @@ impl Sink for NdjsonSink {
             }
         }
         let file = Arc::clone(&self.file);
-        match tokio::task::spawn_blocking(move || write(&file, &lines)).await {
+        // A write that hangs cannot be called back, but what is still to be written can.
+        let given_up = CancellationToken::new();
+        let _when_dropped = given_up.clone().drop_guard();
+        match tokio::task::spawn_blocking(move || write(&file, &lines, &given_up)).await {
             Ok(Ok(())) => vec![Verdict::Delivered(Receipt::default()); batch.len()],
             Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed.cancel();
@@ -80,17 +83,20 @@ impl Sink for NdjsonSink {
     }
 }
 
-fn write(file: &Mutex<File>, lines: &[Vec<u8>]) -> io::Result<()> {
+fn write(file: &Mutex<File>, lines: &[Vec<u8>], given_up: &CancellationToken) -> io::Result<()> {
     let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut write = |piece: &[u8]| {
+        if given_up.is_cancelled() { Err(io::ErrorKind::TimedOut.into()) } else { file.write_all(piece) }
+    };
     let mut piece: Vec<u8> = Vec::with_capacity(WRITE_BYTES);
     for line in lines {
         if !piece.is_empty() && piece.len() + line.len() > WRITE_BYTES {
-            file.write_all(&piece)?;
+            write(&piece)?;
             piece.clear();
         }
         piece.extend_from_slice(line);
     }
-    file.write_all(&piece)?;
+    write(&piece)?;
     file.flush()
 }
 

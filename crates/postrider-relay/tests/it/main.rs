@@ -1,6 +1,7 @@
 //! The relay against real stores: one integration binary, one module for each promise.
 
 mod breaker;
+mod embedded;
 mod flow;
 mod handlers;
 mod idle_latency;

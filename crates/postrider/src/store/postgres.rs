@@ -69,7 +69,11 @@ impl PostgresStore {
 
     pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         let sql = sql.replace("outbox.", &format!("{}.", self.schema.quoted()));
-        Ok(self.connection().await?.query_typed(&sql, parameters).await?)
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let answer = lent.connection.as_deref().map(|connection| connection.query_typed(&sql, parameters));
+        let rows = futures_util::future::OptionFuture::from(answer).await.transpose();
+        lent.answered = true;
+        Ok(rows?.unwrap_or_default())
     }
 
     /// For functions that return one number.
@@ -91,6 +95,22 @@ impl PostgresStore {
     async fn ids(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Uuid>, Error> {
         let rows = self.query(sql, parameters).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+}
+
+/// A connection whose answer is waited for. If the waiting is given up, the connection is closed: whatever came next
+/// would stand behind the statement that still runs.
+struct Lent {
+    connection: Option<Object>,
+    answered: bool,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take().filter(|_| !self.answered) {
+            // Taken out of the pool, and closed.
+            drop(Object::take(connection));
+        }
     }
 }
 

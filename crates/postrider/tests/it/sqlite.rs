@@ -331,3 +331,21 @@ async fn views_are_for_people() {
     let (enqueued, year) = (text("select enqueued_at from outbox_messages"), text("select strftime('%Y-', 'now')"));
     assert!(enqueued.starts_with(&year) && enqueued.ends_with('Z'), "{enqueued}");
 }
+
+/// The clock counts milliseconds: a head that failed within the one it was written in goes alone all the same, and a run
+/// whose lease ended is still taken over as a whole.
+#[tokio::test]
+async fn a_failed_head_goes_alone_within_one_tick() {
+    let site = Site::new();
+    let lane: Vec<Message> = (0..3).map(|_| message("t").lane("a")).collect();
+    site.store.enqueue(&lane).await.unwrap();
+    let held = site.claim(1).await;
+    site.store.nack("w", &held[0], Duration::ZERO, postrider::Failure::default()).await.unwrap();
+    site.app.execute_batch("update outbox_delivery set due_at = 1").unwrap();
+    let alone = site.claim(10).await;
+    assert_eq!(alone.iter().map(|one| one.sequence_id).collect::<Vec<_>>(), [Some(1)]);
+    site.store.ack("w", &alone[0]).await.unwrap();
+    assert_eq!(site.claim(10).await.len(), 2);
+    site.app.execute_batch("update outbox_delivery set lease_expires_at = 1").unwrap();
+    assert_eq!(site.claim(10).await.len(), 2);
+}

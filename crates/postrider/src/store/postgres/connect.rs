@@ -16,6 +16,8 @@ use crate::error::{Error, words_and_causes};
 const MAX_CONNECTIONS: usize = 8;
 /// How long to wait for the server to answer a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection whose other end is gone without a word is noticed after this long.
+const DEAD_AFTER: Duration = Duration::from_secs(30);
 /// How long to wait for a free connection of the pool.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -42,6 +44,10 @@ impl Dial {
         }
         if config.get_application_name().is_none() {
             config.application_name("postrider");
+        }
+        config.keepalives_idle(DEAD_AFTER);
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(DEAD_AFTER);
         }
         config.ssl_mode(tls.ssl_mode());
         let target = target(&config);

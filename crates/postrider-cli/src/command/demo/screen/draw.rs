@@ -218,7 +218,7 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, events: &[Event], elapsed: Dur
                 Span::styled(format!(" {:>5}  ", stopwatch(event.at)), Paint::quiet()),
                 Span::styled(printable(&event.words), style),
                 Span::styled(
-                    if event.times > 1 { format!(" ({} times)", event.times) } else { String::new() },
+                    if event.times > 1 { format!(" ×{}", event.times) } else { String::new() },
                     Paint::quiet(),
                 ),
             ])
