@@ -39,7 +39,11 @@ pub(crate) enum Allowed {
 /// A change worth telling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    Opened { cool_down: Duration },
+    Opened {
+        cool_down: Duration,
+    },
+    /// A probe failed.
+    StillOpen,
     Closed,
 }
 
@@ -127,7 +131,7 @@ impl Breaker {
         let cool_down = doubled.min(self.options.cool_down_max);
         self.openings = self.openings.saturating_add(1).min(31);
         self.state = State::Open { until: now + cool_down };
-        Change::Opened { cool_down }
+        if self.openings == 1 { Change::Opened { cool_down } } else { Change::StillOpen }
     }
 }
 
@@ -169,7 +173,8 @@ mod tests {
             assert_eq!(breaker.allowed(now), Allowed::NothingYet);
             breaker.probe_unused();
             assert_eq!(breaker.allowed(now), Allowed::Probe, "an unused probe is given back");
-            assert_eq!(breaker.failed(now), Some(Change::Opened { cool_down: seconds(cool_down) }));
+            assert_eq!(breaker.failed(now), Some(Change::StillOpen));
+            assert_eq!(breaker.allowed(now), Allowed::NothingUntil(now + seconds(cool_down)));
         }
     }
 

@@ -216,11 +216,18 @@ impl Claimer {
             thorough: gaze.every_lane,
         };
         // Not given up when the relay stops: what it leases must be handed back.
-        let Ok(claimed) = self.shared.ask("claim", self.shared.store.claim(&claim)).await else {
-            self.outlet.breaker().probe_unused();
-            let pause = self.away;
-            self.away = (self.away * 2).min(STORE_AWAY_MOST);
-            return Err(Next::Wait(self.shared.clock.now() + pause));
+        let claimed = match self.shared.ask("claim", self.shared.store.claim(&claim)).await {
+            Ok(claimed) => claimed,
+            Err(trouble) => {
+                self.outlet.breaker().probe_unused();
+                if self.mode == Mode::Drain && self.away >= STORE_AWAY_MOST {
+                    self.shared.end_drain(&trouble);
+                    return Err(Next::Done);
+                }
+                let pause = self.away;
+                self.away = (self.away * 2).min(STORE_AWAY_MOST);
+                return Err(Next::Wait(self.shared.clock.now() + pause));
+            }
         };
         self.away = STORE_AWAY_FIRST;
         self.looked_at = asked_at;

@@ -16,6 +16,13 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] postrider::Error),
 
+    /// The store went away during a drain, and did not come back in time. What was due still is.
+    #[error("the store is away, so the drain ended before everything due was delivered: {reason}")]
+    StoreAway {
+        /// What the store said last.
+        reason: String,
+    },
+
     /// A part of the relay ended that must not end. What it held returns to the queue when the leases end.
     #[error("the relay stopped because its {part} failed: {reason}")]
     Internal {

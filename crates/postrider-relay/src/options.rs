@@ -126,7 +126,8 @@ impl RelayOptions {
         (self.lease / 10).min(Duration::from_secs(5))
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Whether a relay can run like this. The builder asks too; whoever has a store to open may ask before.
+    pub fn check(&self) -> Result<(), Error> {
         let named = (1..=postrider::limit::NAME_BYTES).contains(&self.worker_id.len());
         rule(named && !self.worker_id.contains('\0'), || "worker_id must be 1 to 255 bytes of text".to_owned())?;
         rule(!self.lease.is_zero() && self.lease <= MAX_LEASE, || {
@@ -151,7 +152,11 @@ impl RelayOptions {
 }
 
 impl SinkOptions {
-    pub(crate) fn check(&self, sink: &str, relay: &RelayOptions) -> Result<(), Error> {
+    /// Whether a sink of this name can be run like this, by such a relay.
+    pub fn check(&self, sink: &str, relay: &RelayOptions) -> Result<(), Error> {
+        rule((1..=postrider::limit::NAME_BYTES).contains(&sink.len()), || {
+            format!("the sink name {sink:?} is not 1 to {} bytes long", postrider::limit::NAME_BYTES)
+        })?;
         rule((1..=MAX_BATCH_SIZE).contains(&self.batch_size), || {
             format!("sink {sink:?}: batch_size must be between 1 and {MAX_BATCH_SIZE}")
         })?;

@@ -86,7 +86,7 @@ impl Outlet {
                 telemetry::breaker_open(&self.name, false);
                 self.nudge.notify_one();
             }
-            None => {}
+            Some(Change::StillOpen) | None => {}
         }
     }
 

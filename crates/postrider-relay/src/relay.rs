@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     dice: Mutex<StdRng>,
     ended: mpsc::Sender<Ended>,
     store_away: AtomicBool,
+    /// Why a drain ended before it could know that nothing is due.
+    drain_trouble: Mutex<Option<String>>,
 }
 
 /// Why the store gave no answer.
@@ -88,6 +90,13 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
+    fn words(&self) -> String {
+        match self {
+            Self::Store(error) => error.in_short(),
+            Self::Unanswered => "it does not answer".to_owned(),
+        }
+    }
+
     /// Whether the store itself said no, rather than being away.
     pub(crate) fn is_an_answer(&self) -> bool {
         matches!(self, Self::Store(error) if !matches!(error, postrider::Error::Connect { .. }))
@@ -123,11 +132,7 @@ impl Shared {
             Err(_) => Trouble::Unanswered,
         };
         if !self.store_away.swap(true, Ordering::AcqRel) {
-            let error = match &trouble {
-                Trouble::Store(error) => error.in_short(),
-                Trouble::Unanswered => format!("no answer within {patience:?}"),
-            };
-            warn!(what, error, "the store cannot be asked; trying until it can");
+            warn!(what, error = trouble.words(), "the store cannot be asked; trying until it can");
         }
         Err(trouble)
     }
@@ -136,6 +141,11 @@ impl Shared {
     pub(crate) async fn end(&self, ended: Ended) {
         // The completer outlives every sender, unless the whole relay is dropped.
         let _sent = self.ended.send(ended).await;
+    }
+
+    /// A drain does not wait for a store that is away: whoever started it starts it again.
+    pub(crate) fn end_drain(&self, trouble: &Trouble) {
+        *self.drain_trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble.words());
     }
 
     pub(crate) fn dice(&self) -> MutexGuard<'_, StdRng> {
@@ -172,7 +182,8 @@ impl Relay {
     }
 
     /// Delivers what is due and returns when nothing is: for a scheduler. What fails is due again later and not waited
-    /// for, and neither is a sink that its breaker leaves alone.
+    /// for, and neither is a sink that its breaker leaves alone, nor a store that stays away for some seconds: that is
+    /// [`Error::StoreAway`].
     pub async fn drain(self, shutdown: CancellationToken) -> Result<Counts, Error> {
         self.go(shutdown, Mode::Drain).await
     }
@@ -222,7 +233,8 @@ impl Relay {
         if mode == Mode::Serve {
             drop(tokio::time::timeout(ANSWER_LEAST, shared.store.woke(&shared.options.worker_id)).await);
         }
-        match failed {
+        let trouble = shared.drain_trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match failed.or(trouble.map(|reason| Error::StoreAway { reason })) {
             Some(error) => Err(error),
             None => Ok(shared.stats.counts()),
         }
@@ -297,9 +309,6 @@ impl RelayBuilder {
         }
         let mut outlets: Vec<Arc<Outlet>> = Vec::new();
         for (name, sink, options) in self.sinks {
-            if name.is_empty() || name.len() > postrider::limit::NAME_BYTES {
-                return Err(Error::Options { reason: format!("the sink name {name:?} is not 1 to 255 bytes long") });
-            }
             if outlets.iter().any(|outlet| outlet.name == name) {
                 return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
             }
@@ -319,6 +328,7 @@ impl RelayBuilder {
             dice: Mutex::new(self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)),
             ended,
             store_away: AtomicBool::new(false),
+            drain_trouble: Mutex::default(),
             store: self.store,
             options: self.options,
             clock: self.clock,

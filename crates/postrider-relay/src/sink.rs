@@ -45,6 +45,18 @@ pub trait Sink: Send + Sync + 'static {
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict>;
 }
 
+/// One sink under several names.
+#[async_trait]
+impl<S: Sink + ?Sized> Sink for Arc<S> {
+    fn batching(&self) -> Batching {
+        (**self).batching()
+    }
+
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
+        (**self).deliver(batch).await
+    }
+}
+
 /// How a sink wants its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {

@@ -75,8 +75,15 @@ pub(crate) struct Delivery {
 }
 
 impl DeliveryOptions {
-    pub(crate) async fn relay(self, opened: &Opened, poll: Duration) -> Result<Delivery> {
-        let options = RelayOptions {
+    /// Whether a relay can run like this: asked before a store is opened, or made.
+    pub(crate) fn check(&self, poll: Duration) -> Result<()> {
+        let options = self.relay_options(poll);
+        options.check().map_err(explain)?;
+        self.sinks.iter().try_for_each(|sink| self.sink_options().check(sink, &options)).map_err(explain)
+    }
+
+    fn relay_options(&self, poll: Duration) -> RelayOptions {
+        RelayOptions {
             poll,
             lease: self.lease,
             worker_id: self.worker_id.clone().unwrap_or_else(worker_id),
@@ -86,16 +93,21 @@ impl DeliveryOptions {
             // A sink's own bound is the one that was asked for.
             concurrency: RelayOptions::default().concurrency.max(self.concurrency.saturating_mul(self.sinks.len())),
             ..RelayOptions::default()
-        };
+        }
+    }
+
+    pub(crate) async fn relay(self, opened: &Opened, poll: Duration) -> Result<Delivery> {
+        let options = self.relay_options(poll);
         let sink_options = self.sink_options();
+        // One stdout for every sink, so that their lines do not mix.
         let stdout = NdjsonSink::stdout()
             .map_err(|error| Failure::new(ExitCode::Failure, format!("cannot write to stdout: {error}")))?;
         let closed = stdout.closed();
-        let stdout: Arc<dyn postrider_relay::Sink> = Arc::new(stdout);
+        let stdout = Arc::new(stdout);
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
         let mut builder = Relay::builder(store).options(options.clone());
         for name in &self.sinks {
-            builder = builder.sink_with(name, Shared(Arc::clone(&stdout)), sink_options.clone());
+            builder = builder.sink_with(name, Arc::clone(&stdout), sink_options.clone());
         }
         let relay = builder.build().map_err(explain)?;
         // The relay would wait for a store that refuses it, as for one that is away. So ask for the least it needs, now.
@@ -112,20 +124,6 @@ impl DeliveryOptions {
             rate: self.rate,
             ..SinkOptions::default()
         }
-    }
-}
-
-/// One stdout for every sink, so that their lines do not mix.
-struct Shared(Arc<dyn postrider_relay::Sink>);
-
-#[async_trait::async_trait]
-impl postrider_relay::Sink for Shared {
-    fn batching(&self) -> postrider_relay::Batching {
-        self.0.batching()
-    }
-
-    async fn deliver(&self, batch: &[Arc<postrider::Claimed>]) -> Vec<postrider_relay::Verdict> {
-        self.0.deliver(batch).await
     }
 }
 
@@ -151,6 +149,8 @@ pub(crate) fn explain(error: postrider_relay::Error) -> Failure {
     match error {
         postrider_relay::Error::Options { reason } => Failure::usage(reason).hint("see --help for the options"),
         postrider_relay::Error::Store(error) => error.into(),
+        error @ postrider_relay::Error::StoreAway { .. } => Failure::new(ExitCode::Unreachable, error.to_string())
+            .hint("start it again when the database is back: what was due still is"),
         other => Failure::new(ExitCode::Failure, other.to_string())
             .hint("start it again: what it held is delivered when its leases end"),
     }

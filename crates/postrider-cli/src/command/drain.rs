@@ -49,6 +49,7 @@ pub(crate) struct Prepared {
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         let logs = self.log.prepare("warn")?;
+        self.delivery.check(poll(&self.delivery))?;
         Ok(Prepared { address: global.address()?, delivery: self.delivery, logs })
     }
 }
@@ -58,8 +59,7 @@ impl Prepared {
         let Self { address, delivery, logs } = self;
         let started = Instant::now();
         let opened = address.open(Missing::Create).await?;
-        // Only how often it looks whether all has ended.
-        let poll = RelayOptions::default().poll.min(delivery.lease / 3);
+        let poll = poll(&delivery);
         let Delivery { relay, closed, .. } = delivery.relay(&opened, poll).await?;
         logs.start();
         let stop = Stop::on_signals(|| ())?;
@@ -76,6 +76,11 @@ impl Prepared {
         say(&counts, started.elapsed(), json);
         Ok(stop.heard().unwrap_or(ExitCode::Ok))
     }
+}
+
+/// Only how often it looks whether all has ended.
+fn poll(delivery: &DeliveryOptions) -> Duration {
+    RelayOptions::default().poll.min(delivery.lease / 3)
 }
 
 /// On stderr: stdout holds the messages. If nobody listens there, nobody wanted it.

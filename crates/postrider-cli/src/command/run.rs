@@ -54,6 +54,7 @@ pub(crate) struct Prepared {
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         let logs = self.log.prepare("info")?;
+        self.delivery.check(self.poll)?;
         Ok(Prepared { address: global.address()?, delivery: self.delivery, poll: self.poll, logs })
     }
 }

@@ -92,6 +92,40 @@ async fn what_was_claimed_when_the_breaker_opens_is_handed_back() {
     assert_eq!(counts.claimed, counts.retried + counts.released, "{counts:?}");
 }
 
+struct Fussy {
+    sends: AtomicBool,
+    calls: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl postrider_relay::Sink for Fussy {
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<postrider_relay::Verdict> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let sends = self.sends.load(Ordering::SeqCst);
+        let verdict = || {
+            if sends { postrider_relay::Verdict::Delivered(().into()) } else { postrider_relay::Verdict::NotSent }
+        };
+        batch.iter().map(|_| verdict()).collect()
+    }
+}
+
+/// A sink that sends nothing is left alone too, instead of being asked again and again; its probes that were not sent do
+/// not keep it from coming back, and nothing is counted against the messages.
+#[tokio::test]
+async fn a_sink_that_sends_nothing_is_left_alone_and_comes_back() {
+    let site = site().await;
+    site.enqueue(&messages(50)).await;
+    let sink = Arc::new(Fussy { sends: AtomicBool::new(false), calls: AtomicUsize::new(0) });
+    let relay = start(site.relay().sink_with("default", Arc::clone(&sink), options()).options(quick()));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let calls = sink.calls.load(Ordering::SeqCst);
+    assert!((10..=40).contains(&calls), "ten to open, some on their way, and probes: {calls}");
+    assert_eq!(site.number("select count(*) from outbox.attempts").await, 0);
+    sink.sends.store(true, Ordering::SeqCst);
+    site.until("select not exists (select from outbox.deliveries)").await;
+    assert_eq!(relay.stop().await.delivered, 50);
+}
+
 /// Pause and resume last across restarts, and a resume is noticed at once.
 #[tokio::test]
 async fn a_paused_sink_stays_paused_over_a_restart() {

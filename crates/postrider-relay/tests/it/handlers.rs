@@ -83,6 +83,37 @@ async fn a_blocking_handler_does_not_stop_the_others() {
     assert_eq!((counts.delivered, counts.dead), (50, 1));
 }
 
+struct Panicky;
+
+#[async_trait::async_trait]
+impl postrider_relay::Sink for Panicky {
+    fn batching(&self) -> postrider_relay::Batching {
+        postrider_relay::Batching::unordered(100)
+    }
+
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<postrider_relay::Verdict> {
+        assert!(batch.iter().all(|message| message.topic != "poison"), "a poisoned batch");
+        batch.iter().map(|_| postrider_relay::Verdict::Delivered(().into())).collect()
+    }
+}
+
+/// A message that fails its whole batch does not take the same neighbours with it each time: batches of what was tried
+/// before get smaller, and in the end it is alone.
+#[tokio::test]
+async fn a_message_that_fails_its_batch_dies_alone() {
+    let site = site().await;
+    let mut all = messages(99);
+    all.insert(50, message("poison"));
+    site.enqueue(&all).await;
+    let mut options = impatient();
+    options.retry.max_attempts = 10;
+    options.breaker.failures = 0;
+    let relay = start(site.relay().sink_with("default", Panicky, options).options(quick()));
+    site.until("select count(*) = 1 from outbox.dead_letters").await;
+    site.until("select not exists (select from outbox.deliveries where state <> 'dead')").await;
+    assert_eq!(relay.stop().await.delivered, 99);
+}
+
 #[derive(Deserialize)]
 struct Order {
     id: u64,

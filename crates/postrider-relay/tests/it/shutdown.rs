@@ -114,6 +114,33 @@ async fn a_drain_looks_behind_thousands_of_blocked_lanes() {
     assert_eq!(drain(site.relay().sink("default", sink).options(quick())).await.delivered, 1);
 }
 
+/// What is less urgent and older stands before where a full claim of the urgent ended: a drain looks there too.
+#[tokio::test]
+async fn a_drain_leaves_no_lower_priority_behind() {
+    let site = site().await;
+    let now = std::time::SystemTime::now();
+    let old = message("t").priority(0).occurred_at(now - Duration::from_mins(1));
+    let mut all = vec![message("t").priority(5); 500];
+    all.push(old);
+    site.enqueue(&all).await;
+    let (sink, _arrivals) = arrivals();
+    assert_eq!(drain(site.relay().sink("default", sink).options(quick())).await.delivered, 501);
+}
+
+/// A drain does not wait for a store that is away: it says so and ends, and what was due still is.
+#[tokio::test]
+async fn a_drain_gives_up_on_a_store_that_is_away() {
+    let cluster = postrider_testkit::Cluster::start().await;
+    let database = cluster.database().await;
+    let store = crate::support::store(&database.url()).await;
+    cluster.kill9();
+    let (sink, _arrivals) = arrivals();
+    let relay = postrider_relay::Relay::builder(store as Arc<dyn postrider::Store>).sink("default", sink).build();
+    let drained = relay.expect("a relay").drain(tokio_util::sync::CancellationToken::new());
+    let ended = crate::support::patiently("the drain ends", drained).await;
+    assert!(matches!(ended, Err(postrider_relay::Error::StoreAway { .. })), "{ended:?}");
+}
+
 /// A drain does not wait for a sink that is down.
 #[tokio::test]
 async fn a_drain_gives_up_on_a_sink_that_is_down() {

@@ -54,6 +54,60 @@ async fn a_poll_alone_drives_delivery_through_a_pooler() {
     assert_eq!(site.number("select count(*) from outbox.sleeper").await, 0, "it never asked to be notified");
 }
 
+/// Several sinks share one announcement: whichever is written to, its claimer hears of it, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sinks_wake_by_one_notification() {
+    let site = site().await;
+    let mut builder = site.relay().options(by_notification_alone());
+    let mut sinks = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let (sink, arrived) = arrivals();
+        builder = builder.sink(name, sink).route(postrider::Route::new(name, name));
+        sinks.push((name, arrived));
+    }
+    let relay = start(builder);
+    site.until("select count(*) = 4 from outbox.route").await;
+    for round in 0..40 {
+        let (name, arrived) = &mut sinks[round % 4];
+        site.enqueue(&[message(name)]).await;
+        arrived.next().await;
+    }
+    relay.stop().await;
+}
+
+/// A producer that looked for sleepers before the relay slept, and commits after, notifies nobody: it is found soon all the
+/// same, long before the poll.
+#[tokio::test]
+async fn a_commit_that_spans_the_falling_asleep_is_found_soon() {
+    let site = site().await;
+    let (sink, mut arrivals) = arrivals();
+    site.client.batch_execute("begin; select outbox.enqueue('t', '1')").await.expect("enqueue");
+    let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
+    let other =
+        Site { client: site.database.connect().await, database: site.database.clone(), store: Arc::clone(&site.store) };
+    asleep(&other).await;
+    site.client.batch_execute("commit").await.expect("commit");
+    arrivals.next().await;
+    relay.stop().await;
+}
+
+/// Thousands of lanes that wait do not hide a free one behind them, though the poll is an hour away.
+#[tokio::test]
+async fn a_free_lane_behind_thousands_of_blocked_ones_is_found() {
+    let site = site().await;
+    let blocked: Vec<_> =
+        (0..5_000).map(|lane| message("t").lane(format!("a{lane:05}")).delay(Duration::from_hours(2))).collect();
+    site.enqueue(&blocked).await;
+    let (sink, mut arrivals) = arrivals();
+    let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
+    for _ in 0..3 {
+        asleep(&site).await;
+        site.enqueue(&[message("t").lane("zzz")]).await;
+        arrivals.next().await;
+    }
+    relay.stop().await;
+}
+
 /// Retries come on time though no notification tells of them and the poll is an hour away.
 #[tokio::test]
 async fn a_retry_needs_no_poll() {
