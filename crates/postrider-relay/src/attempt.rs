@@ -24,8 +24,8 @@ pub(crate) enum Attempted {
     Answered(Vec<Verdict>, Duration),
     /// The lease could not be kept, so the delivery was cut off. Others have the messages or will: say nothing.
     LeaseLost,
-    /// The relay ends at once, so the delivery was cut off.
-    CutShort,
+    /// The relay ends, so the delivery was cut off. It may have been sent.
+    CutShort(Duration),
 }
 
 pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], hold: &Hold) -> Attempted {
@@ -34,8 +34,9 @@ pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], ho
     let sink = Arc::clone(&outlet.sink);
     let span = span(outlet, &messages);
     let started = shared.clock.now();
-    let mut delivery =
-        AbortOnDropHandle::new(tokio::spawn(async move { sink.deliver(&messages).await }.instrument(span)));
+    let clock = Arc::clone(&shared.clock);
+    let deliver = async move { (sink.deliver(&messages).await, clock.now()) };
+    let mut delivery = AbortOnDropHandle::new(tokio::spawn(deliver.instrument(span)));
     let deadline = started + outlet.options.deadline;
     let margin = shared.options.lease_margin();
     let ended = loop {
@@ -45,20 +46,26 @@ pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], ho
             () = hold.lost(&*shared.clock, margin) => None,
             () = shared.cut_short.cancelled() => None,
         };
-        // Asked again, in this order: after a thread was blocked, or the process stood still, several are true at once,
-        // and what came too late is too late.
+        // Asked again, in this order: after a thread was blocked, or the process stood still, several are true at once.
         let now = shared.clock.now();
+        let in_time = !matches!(&joined, Some(Ok((_, finished_at))) if *finished_at >= deadline);
         match joined {
+            // What is known to have arrived in time is handed in, whatever the hour: the store decides whether it is late.
+            Some(Ok((known, _))) if in_time && known.iter().any(|one| matches!(one, Verdict::Delivered(_))) => {
+                break Attempted::Answered(verdicts(Ok(known), count), now - started);
+            }
             _ if now + margin >= hold.trusted_until() => break Attempted::LeaseLost,
+            Some(joined) if in_time => {
+                break Attempted::Answered(verdicts(joined.map(|(known, _)| known), count), now - started);
+            }
             _ if now >= deadline => {
                 let words = format!("not finished within {:?}", outlet.options.deadline);
                 let late = Verdict::Failed(SinkFailure::retryable(SinkFailure::TIMEOUT, words));
                 break Attempted::Answered(vec![late; count], now - started);
             }
-            Some(joined) => break Attempted::Answered(verdicts(joined, count), now - started),
-            None if shared.cut_short.is_cancelled() => break Attempted::CutShort,
+            _ if shared.cut_short.is_cancelled() => break Attempted::CutShort(now - started),
             // The lease was renewed at the last moment.
-            None => {}
+            _ => {}
         }
     };
     if !delivery.is_finished() {

@@ -3,6 +3,7 @@
 //! a row goes alone: nothing else is leased in this process while it is tried, so it can take nobody with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{Claim, Claimed};
@@ -40,7 +41,7 @@ pub(crate) struct Claimer {
     looked_at: Instant,
     /// Claims in a row that found nothing.
     quiet: u32,
-    /// The last claim brought more than one message that may be what kills its workers: claim them one by one.
+    /// The last claim brought a message that may be what kills its workers: claim one by one.
     wary: bool,
     away: Duration,
 }
@@ -220,6 +221,7 @@ impl Claimer {
             Ok(claimed) => claimed,
             Err(trouble) => {
                 self.outlet.breaker().probe_unused();
+                self.look.put_off(gaze, self.shared.clock.now());
                 if self.mode == Mode::Drain && self.away >= STORE_AWAY_MOST {
                     self.shared.end_drain(&trouble);
                     return Err(Next::Done);
@@ -296,6 +298,7 @@ impl Claimer {
                 self.shared.end(Ended::Unsent(held)).await;
             }
         }
+        self.wary |= suspect.is_some();
         (kept, suspect)
     }
 
@@ -306,8 +309,15 @@ impl Claimer {
             sink = suspect.message.sink,
             "this message was with workers that died: it is delivered alone"
         );
-        // It does not wait for itself.
+        // One in the whole process: a second, leased and waiting, would die with the first.
+        let Ok(_turn) = Arc::clone(&self.shared.alone).try_lock_owned() else {
+            self.shared.end(Ended::Unsent(suspect)).await;
+            return Next::Claim;
+        };
+        // It does not wait for itself, and others make way.
         suspect.beside_others = None;
+        let shared = Arc::clone(&self.shared);
+        let _making_way = MakeWay::ask(&shared.make_way);
         let Some(_alone) = self.unless_stopped(Arc::clone(&self.shared.quarantine).write_owned()).await else {
             self.shared.end(Ended::Unsent(suspect)).await;
             return Next::Done;
@@ -346,6 +356,22 @@ impl Claimer {
         while let Some(ended) = self.units.try_join_next() {
             note(ended);
         }
+    }
+}
+
+/// Asks that nothing more is sent until one message has gone alone.
+struct MakeWay<'a>(&'a AtomicBool);
+
+impl<'a> MakeWay<'a> {
+    fn ask(flag: &'a AtomicBool) -> Self {
+        flag.store(true, Ordering::Release);
+        Self(flag)
+    }
+}
+
+impl Drop for MakeWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

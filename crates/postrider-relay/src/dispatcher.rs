@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use postrider::{Completion, Outcome};
@@ -78,7 +79,7 @@ pub(crate) async fn deliver(shared: Arc<Shared>, outlet: Arc<Outlet>, hold: Arc<
     let Unit(mut runs) = unit;
     while !runs.is_empty() {
         let (batch, run_of) = next_batch(&mut runs, outlet.batching);
-        let Some(_permits) = permits(&shared, &outlet, batch.len()).await else {
+        let Some(_permits) = permits(&shared, &outlet, &batch).await else {
             runs.push(batch.into());
             return hand_back(&shared, runs).await;
         };
@@ -103,12 +104,12 @@ pub(crate) async fn deliver(shared: Arc<Shared>, outlet: Arc<Outlet>, hold: Arc<
 async fn permits<'a>(
     shared: &'a Shared,
     outlet: &'a Outlet,
-    messages: usize,
+    batch: &[Held],
 ) -> Option<(SemaphorePermit<'a>, SemaphorePermit<'a>)> {
     let turn = async {
         let sink = outlet.concurrency.acquire().await.ok()?;
         if let Some(rate) = &outlet.rate {
-            for _ in 0..messages {
+            for _ in 0..batch.len() {
                 rate.until_ready().await;
             }
         }
@@ -119,7 +120,9 @@ async fn permits<'a>(
         permits = turn => permits?,
         () = shared.stopping.cancelled() => return None,
     };
-    let not_now = shared.stopping.is_cancelled() || outlet.breaker().is_open();
+    // Somebody's message goes alone: what is on its way ends, the rest goes back.
+    let make_way = shared.make_way.load(Ordering::Acquire) && batch.iter().any(|held| held.beside_others.is_some());
+    let not_now = shared.stopping.is_cancelled() || outlet.breaker().is_open() || make_way;
     if not_now { None } else { Some(permits) }
 }
 
@@ -168,8 +171,13 @@ async fn deliver_batch(
             lose(shared, batch).await;
             return None;
         }
-        Attempted::CutShort => {
-            hand_back(shared, vec![batch.into()]).await;
+        Attempted::CutShort(latency) => {
+            // It may have been sent, so it counts.
+            for held in batch {
+                let words = "the relay ended before the destination answered";
+                let verdict = Verdict::Failed(SinkFailure::retryable(SinkFailure::CUT_SHORT, words));
+                shared.end(ended(shared, outlet, held, verdict, latency)).await;
+            }
             return None;
         }
     };

@@ -50,6 +50,16 @@ impl Look {
         self.every_lane_at = now;
     }
 
+    /// A look got no answer: the next is a shorter one, if there is such.
+    pub(crate) fn put_off(&mut self, gaze: Gaze, now: Instant) {
+        if gaze.every_lane {
+            self.every_lane_at = now + LONGEST_PAUSE;
+        }
+        if gaze.due_from.is_none() && self.watermark.is_some() {
+            self.sweep_at = now + LONGEST_PAUSE;
+        }
+    }
+
     /// When every lane is looked at again.
     pub(crate) fn every_lane_at(&self) -> Instant {
         self.every_lane_at

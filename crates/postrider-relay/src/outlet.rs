@@ -23,7 +23,8 @@ pub(crate) struct Outlet {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) batching: Batching,
     pub(crate) options: SinkOptions,
-    /// Most messages of one claim: no more than are sent in a second, the rest would only grow old here.
+    /// Most messages of one claim: no more than this sink's share of the room, and no more than are sent in a second, for
+    /// the rest would only grow old here.
     pub(crate) claim_size: u32,
     /// Claimed and not ended: two claims' worth, so that the next batch is here while this one is on its way.
     pub(crate) ahead: Arc<Semaphore>,
@@ -39,8 +40,9 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(name: String, sink: Arc<dyn Sink>, options: SinkOptions) -> Self {
-        let claim_size = options.rate.map_or(options.batch_size, |rate| options.batch_size.min(rate.get()));
+    pub(crate) fn new(name: String, sink: Arc<dyn Sink>, options: SinkOptions, max_claim: u32) -> Self {
+        let claim_size =
+            options.rate.map_or(options.batch_size, |rate| options.batch_size.min(rate.get())).min(max_claim);
         Self {
             batching: sink.batching(),
             claim_size,

@@ -72,6 +72,9 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     /// Read while a claim's messages are here, written to deliver one message alone.
     pub(crate) quarantine: Arc<RwLock<()>>,
+    /// Whose message goes alone, and whether others are to make way for it.
+    pub(crate) alone: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) make_way: AtomicBool,
     /// Claim no more, send nothing that is not on its way.
     pub(crate) stopping: CancellationToken,
     /// Drop what is on its way too.
@@ -210,7 +213,7 @@ impl Relay {
 
         let mut failed = tokio::select! {
             () = shutdown.cancelled() => None,
-            ended = all(&mut claimers) => ended.err().map(|error| internal("claimer", &error)),
+            ended = all_or_first_error(&mut claimers) => ended.err().map(|error| internal("claimer", &error)),
             Some(Err(error)) = beside.join_next() => Some(internal("background task", &error)),
             joined = &mut completer => Some(internal_end("completer", joined)),
         };
@@ -248,6 +251,14 @@ async fn all(tasks: &mut JoinSet<()>) -> Result<(), JoinError> {
         first_error = first_error.and(ended);
     }
     first_error
+}
+
+/// Waits for all of them, or for the first that failed.
+async fn all_or_first_error(tasks: &mut JoinSet<()>) -> Result<(), JoinError> {
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    Ok(())
 }
 
 fn internal(part: &'static str, error: &JoinError) -> Error {
@@ -307,22 +318,25 @@ impl RelayBuilder {
         if self.sinks.is_empty() {
             return Err(Error::Options { reason: "it has no sink: add one with .sink(\"default\", …)".to_owned() });
         }
+        let room = Room::new(self.options.max_messages, self.options.max_bytes, self.sinks.len());
         let mut outlets: Vec<Arc<Outlet>> = Vec::new();
         for (name, sink, options) in self.sinks {
             if outlets.iter().any(|outlet| outlet.name == name) {
                 return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
             }
             options.check(&name, &self.options)?;
-            outlets.push(Arc::new(Outlet::new(name, sink, options)));
+            outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim())));
         }
         let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);
         let shared = Shared {
-            room: Room::new(self.options.max_messages, self.options.max_bytes, outlets.len()),
+            room,
             concurrency: Semaphore::new(self.options.concurrency),
             leases: Leases::default(),
             wake: Wake::default(),
             stats: Arc::default(),
             quarantine: Arc::default(),
+            alone: Arc::default(),
+            make_way: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             cut_short: CancellationToken::new(),
             dice: Mutex::new(self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)),

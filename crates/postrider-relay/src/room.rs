@@ -54,6 +54,11 @@ impl Room {
         }
     }
 
+    /// Most messages of one claim.
+    pub(crate) fn max_claim(&self) -> u32 {
+        self.max_claim
+    }
+
     /// Messages that are here and whose outcome is not recorded.
     pub(crate) fn held(&self) -> usize {
         self.bytes.held.load(Ordering::Acquire)

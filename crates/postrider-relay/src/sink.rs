@@ -135,6 +135,8 @@ impl SinkFailure {
     pub const ERROR: &'static str = "ERROR";
     /// The delivery was not finished at its deadline.
     pub const TIMEOUT: &'static str = "TIMEOUT";
+    /// The relay ended, and its grace period with it, before the destination answered.
+    pub const CUT_SHORT: &'static str = "CUT_SHORT";
     /// The sink panicked.
     pub const PANIC: &'static str = "PANIC";
     /// The payload cannot be what the receiver expects.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use postrider::{Claimed, Content};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -67,11 +68,12 @@ impl Sink for NdjsonSink {
                 Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
             }
         }
-        let file = Arc::clone(&self.file);
+        // Waited for here, so that at most one thread hangs when nobody reads.
+        let mut file = Arc::clone(&self.file).lock_owned().await;
         // A write that hangs cannot be called back, but what is still to be written can.
         let given_up = CancellationToken::new();
         let _when_dropped = given_up.clone().drop_guard();
-        match tokio::task::spawn_blocking(move || write(&file, &lines, &given_up)).await {
+        match tokio::task::spawn_blocking(move || write(&mut file, &lines, &given_up)).await {
             Ok(Ok(())) => vec![Verdict::Delivered(Receipt::default()); batch.len()],
             Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed.cancel();
@@ -83,8 +85,7 @@ impl Sink for NdjsonSink {
     }
 }
 
-fn write(file: &Mutex<File>, lines: &[Vec<u8>], given_up: &CancellationToken) -> io::Result<()> {
-    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+fn write(file: &mut File, lines: &[Vec<u8>], given_up: &CancellationToken) -> io::Result<()> {
     let mut write = |piece: &[u8]| {
         if given_up.is_cancelled() { Err(io::ErrorKind::TimedOut.into()) } else { file.write_all(piece) }
     };

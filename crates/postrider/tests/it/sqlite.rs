@@ -349,3 +349,33 @@ async fn a_failed_head_goes_alone_within_one_tick() {
     site.app.execute_batch("update outbox_delivery set lease_expires_at = 1").unwrap();
     assert_eq!(site.claim(10).await.len(), 2);
 }
+
+/// What another program wrote and nobody can read is dead at once, and stops nobody else, in a lane or not.
+#[tokio::test]
+async fn an_unreadable_message_stops_nobody_else() {
+    let site = Site::new();
+    let surrogate = r#"insert into outbox_enqueue (topic, payload, headers) values ('t', '1', '{"a": "\ud800"}')"#;
+    site.app.execute_batch(surrogate).unwrap();
+    site.app
+        .execute_batch("insert into outbox_enqueue (topic, payload, lane) values ('t', '1', cast(x'61ff' as text))")
+        .unwrap();
+    site.store.enqueue(&[message("t"), message("t").lane("b"), message("t").lane("a")]).await.unwrap();
+    assert_eq!(site.claim(10).await.len(), 3);
+    assert_eq!(site.number("select count(*) from outbox_dead_letter where error_code = 'UNREADABLE'"), 2);
+    assert_eq!(site.number("select count(*) from outbox_attempt where state = 'FAILED'"), 2);
+}
+
+/// A claim whose caller has gone while the write lock was waited for leases nothing.
+#[tokio::test]
+async fn a_claim_that_nobody_waits_for_leases_nothing() {
+    let mut site = Site::new();
+    site.store.enqueue(&[message("t")]).await.unwrap();
+    let lock = site.app.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let claim = Claim::new("w");
+    let waited = tokio::time::timeout(Duration::from_millis(300), site.store.claim(&claim)).await;
+    assert!(waited.is_err(), "the file is locked");
+    lock.rollback().unwrap();
+    // Behind the forsaken one, on the same thread.
+    let held = site.store.claim(&claim).await.unwrap();
+    assert_eq!((held.len(), held[0].attempt_no), (1, 1));
+}

@@ -82,63 +82,69 @@ begin
     v_tenant := coalesce(claim.tenant_id::text, '') || '/';
     v_start_lane := case when starts_with(substr(v_memory, 2), v_tenant)
                          then substr(v_memory, 2 + length(v_tenant)) else '' end;
-    v_half := claim.batch_size;
-    -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
-    v_lanes_wait := exists (select from delivery d
-                            where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null)
-        or exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
-    if v_lanes_wait then
-        v_half := (claim.batch_size + v_turn) / 2;
-    end if;
-    select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
-    into v_places, v_unsettled
-    from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.max_attempts, claim.due_from) d;
-    if v_lanes_wait then
-        v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - coalesce(cardinality(v_places), 0), v_now,
-            claim.max_attempts, claim.lane_run, v_start_lane, claim.hop_limit);
-        perform set_config(v_cursor, case v_turn when 1 then '-' else '+' end || v_tenant || v_lanes.last_lane, false);
-        if coalesce(cardinality(v_places), 0) = v_half and v_half + cardinality(v_lanes.places) < claim.batch_size then
-            select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
-            into v_places, v_unsettled
-            from claim_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places), v_now,
-                           claim.max_attempts, claim.due_from) d;
+    -- Once, unless all that was picked had to be buried.
+    for round in 1 .. claim.hop_limit loop
+        v_half := claim.batch_size;
+        v_tails := null;
+        -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
+        v_lanes_wait := exists (select from delivery d
+                                where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null)
+            or exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
+        if v_lanes_wait then
+            v_half := (claim.batch_size + v_turn) / 2;
         end if;
-        v_places := v_lanes.places || v_places;
-        v_unsettled := v_lanes.unsettled_ids || v_unsettled;
-        v_tails := v_lanes.lane_tails;
-    end if;
-    -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
-    -- for, and it begins after whatever ended the one before.
-    v_leased_at := clock_timestamp();
-    if cardinality(v_unsettled) > 0 then
-        perform settle(claim.sink, v_unsettled, claim.max_attempts, v_leased_at);
-    end if;
+        select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
+        into v_places, v_unsettled
+        from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.max_attempts, claim.due_from) d;
+        if v_lanes_wait then
+            v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - coalesce(cardinality(v_places), 0), v_now,
+                claim.max_attempts, claim.lane_run, v_start_lane, claim.hop_limit);
+            perform set_config(v_cursor, case v_turn when 1 then '-' else '+' end || v_tenant || v_lanes.last_lane, false);
+            if coalesce(cardinality(v_places), 0) = v_half and v_half + cardinality(v_lanes.places) < claim.batch_size then
+                select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
+                into v_places, v_unsettled
+                from claim_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places), v_now,
+                               claim.max_attempts, claim.due_from) d;
+            end if;
+            v_places := v_lanes.places || v_places;
+            v_unsettled := v_lanes.unsettled_ids || v_unsettled;
+            v_tails := v_lanes.lane_tails;
+        end if;
+        -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
+        -- for, and it begins after whatever ended the one before.
+        v_leased_at := clock_timestamp();
+        if cardinality(v_unsettled) > 0 then
+            perform settle(claim.sink, v_unsettled, claim.max_attempts, v_leased_at);
+        end if;
 
-    -- By place: the rows are locked, so they stand where they were found. (By key it would be one more walk down an
-    -- index for each.) What settle has buried stands there no longer.
-    return query
-    with leased as (
-        update delivery d
-        set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
-            claimed_at = v_leased_at, lease_expires_at = v_leased_at + claim.lease_seconds * interval '1 second',
-            lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
-        from unnest(v_places, v_tails) i (place, lane_tail)
-        where d.ctid = i.place and d.sink = claim.sink and d.due_at <= v_now
-          and (d.lease_expires_at is null or d.lease_expires_at <= v_now)
-        returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
-                  d.claimed_at, d.lease_expires_at
-    )
-    select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
-           m.headers, m.payload, m.body, m.content_type, m.occurred_at, l.due_at, l.attempt_no, l.attempt_count,
-           -- Asked only of what was tried before. Two in a row: it may be what kills its workers.
-           case when l.attempt_count > 1 then (
-               select count(*)::integer from attempt a
-               where a.message_id = l.message_id and a.sink = l.sink
-                 and a.attempt_no between l.attempt_no - 2 and l.attempt_no - 1 and a.state = 'ZOMBIE_REQUEUE'
-           ) else 0 end,
-           l.lease_token, l.claimed_at, l.lease_expires_at
-    from leased l join message m on m.id = l.message_id
-    order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;
+        -- By place: the rows are locked, so they stand where they were found. (By key it would be one more walk down an
+        -- index for each.) What settle has buried stands there no longer.
+        return query
+        with leased as (
+            update delivery d
+            set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
+                claimed_at = v_leased_at, lease_expires_at = v_leased_at + claim.lease_seconds * interval '1 second',
+                lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
+            from unnest(v_places, v_tails) i (place, lane_tail)
+            where d.ctid = i.place and d.sink = claim.sink and d.due_at <= v_now
+              and (d.lease_expires_at is null or d.lease_expires_at <= v_now)
+            returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
+                      d.claimed_at, d.lease_expires_at
+        )
+        select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
+               m.headers, m.payload, m.body, m.content_type, m.occurred_at, l.due_at, l.attempt_no, l.attempt_count,
+               -- Asked only of what was tried before. Two in a row: it may be what kills its workers.
+               case when l.attempt_count > 1 then (
+                   select count(*)::integer from attempt a
+                   where a.message_id = l.message_id and a.sink = l.sink
+                     and a.attempt_no between l.attempt_no - 2 and l.attempt_no - 1 and a.state = 'ZOMBIE_REQUEUE'
+               ) else 0 end,
+               l.lease_token, l.claimed_at, l.lease_expires_at
+        from leased l join message m on m.id = l.message_id
+        order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;
+        -- What was picked was out of attempts and is buried now: there may be something behind it.
+        exit when found or coalesce(cardinality(v_unsettled), 0) = 0;
+    end loop;
 end
 $$;
 comment on function :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer) is

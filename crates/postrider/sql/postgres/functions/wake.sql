@@ -15,6 +15,9 @@ begin
     if sleep.seconds is null or not (sleep.seconds > 0 and sleep.seconds <= 86400) then
         raise exception 'seconds must be more than 0 and at most 86400' using errcode = '22023';
     end if;
+    -- What crashed relays left behind, long after anybody could mean it.
+    delete from sleeper s where s.until < clock_timestamp() - (sleep.seconds + 60) * interval '1 second'
+                            and s.worker_id <> sleep.worker_id;
     insert into sleeper (worker_id, until)
     values (sleep.worker_id, clock_timestamp() + sleep.seconds * interval '1 second')
     on conflict (worker_id) do update set until = excluded.until;

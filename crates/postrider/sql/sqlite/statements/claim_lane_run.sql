@@ -10,10 +10,10 @@ with lowest as materialized (
            d.due_at <= :now and (d.lease_expires_at is null or d.lease_expires_at <= :now)
            and (:tenant_id is null or d.tenant_id is :tenant_id) as free
     from outbox_delivery d indexed by outbox_delivery_lane
-    where d.sink = :sink and d.lane = :lane and d.lane is not null
+    where d.sink = :sink and d.lane = cast(:lane as text) and d.lane is not null
       and not exists (
           select 1 from outbox_delivery t indexed by outbox_delivery_leased
-          where t.sink = :sink and t.lane = :lane and t.lease_expires_at > :now and t.lease_token is not null)
+          where t.sink = :sink and t.lane = cast(:lane as text) and t.lease_expires_at > :now and t.lease_token is not null)
     order by d.sequence_id
     limit :room
 ),

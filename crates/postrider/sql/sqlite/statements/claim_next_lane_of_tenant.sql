@@ -8,6 +8,6 @@ select d.lane, (
     limit 1
 )
 from outbox_delivery d indexed by outbox_delivery_lane_of_tenant
-where d.sink = :sink and d.tenant_id = :tenant_id and d.lane > :after and d.lane is not null
+where d.sink = :sink and d.tenant_id = :tenant_id and d.lane > cast(:after as text) and d.lane is not null
 order by d.lane
 limit 1

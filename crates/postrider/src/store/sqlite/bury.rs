@@ -35,6 +35,31 @@ pub(super) fn settle(
     Ok(Settled { closed, buried })
 }
 
+/// Ends a lease that was just taken on a message that cannot be read: FAILED, and dead.
+pub(super) fn unreadable(
+    tx: &Transaction<'_>,
+    message_id: Uuid,
+    sink: &str,
+    cause: &rusqlite::Error,
+    now: i64,
+) -> Result<(), Error> {
+    let nothing: Option<String> = None;
+    let words = format!("the message cannot be read: {cause}");
+    let attempt: [(&str, &dyn ToSql); 9] = [
+        (":message_id", &message_id),
+        (":sink", &sink),
+        (":state", &"FAILED"),
+        (":now", &now),
+        (":latency_ms", &None::<i64>),
+        (":code", &nothing),
+        (":reference", &nothing),
+        (":error_code", &"UNREADABLE"),
+        (":error_message", &words),
+    ];
+    execute(tx, sql!("complete_record"), &attempt)?;
+    bury(tx, message_id, sink, "FAILED", now)
+}
+
 /// Makes a delivery a dead letter, with the error of its last attempt.
 pub(super) fn bury(tx: &Transaction<'_>, message_id: Uuid, sink: &str, reason: &str, now: i64) -> Result<(), Error> {
     let letter: [(&str, &dyn ToSql); 4] =

@@ -34,18 +34,20 @@ pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>
     let mut cursor = session.cursor(&claim.sink, claim.tenant_id);
     // A relay that finds nothing must not keep others from writing, nor wake itself by a commit.
     let nothing = session.read(|tx, now| Search { tx, claim, now }.finds_nothing(&mut cursor))?;
-    let claimed = if nothing {
-        Vec::new()
-    } else {
-        session.write(|tx, now| {
+    let mut claimed = Vec::new();
+    let mut more = !nothing;
+    // What was picked may all be dead and buried: then there may be something behind it.
+    while claimed.is_empty() && more {
+        (claimed, more) = session.write(|tx, now| {
             let search = Search { tx, claim, now };
             if search.is_paused()? {
-                return Ok(Vec::new());
+                return Ok((Vec::new(), false));
             }
             let picks = search.pick(&mut cursor)?;
-            lease(tx, claim, now, picks)
-        })?
-    };
+            let found = !picks.is_empty();
+            Ok((lease(tx, claim, now, picks)?, found))
+        })?;
+    }
     session.remember(&claim.sink, claim.tenant_id, cursor);
     Ok(claimed)
 }
@@ -131,21 +133,22 @@ impl Search<'_> {
     /// Once around the lanes, beginning after `start`: to the last lane, then from the first one up to `start`. Stops when
     /// the room is filled or, on either leg of a claim that need not be thorough, so many heads were looked at; then also
     /// the lane where.
-    fn lanes(&self, room: usize, start: &str) -> Result<(Vec<Pick>, Option<String>), Error> {
+    fn lanes(&self, room: usize, start: &[u8]) -> Result<(Vec<Pick>, Option<Vec<u8>>), Error> {
         let next = match self.claim.tenant_id {
             None => sql!("claim_next_lane"),
             Some(_) => sql!("claim_next_lane_of_tenant"),
         };
         let mut picks = Vec::new();
         let to_the_end = (start, None);
-        let from_the_beginning = ("", Some(start));
+        let from_the_beginning = (&b""[..], Some(start));
         for (after, up_to) in [to_the_end, from_the_beginning] {
             let mut at = after.to_owned();
             let mut hops = 0;
-            while picks.len() < room && up_to != Some("") {
+            while picks.len() < room && up_to != Some(b"") {
                 let hop = self.parameters(&[(":after", &at)]);
-                let found = first(self.tx, next, &hop, |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)))?;
-                let Some((lane, is_open)) = found.filter(|(lane, _)| up_to.is_none_or(|end| lane.as_str() <= end))
+                let found = first(self.tx, next, &hop, |row| Ok((row.get_ref(0)?.as_bytes()?.to_vec(), row.get(1)?)))?;
+                let Some((lane, is_open)) =
+                    found.filter(|(lane, _): &(Vec<u8>, bool)| up_to.is_none_or(|end| lane.as_slice() <= end))
                 else {
                     break;
                 };
@@ -162,7 +165,7 @@ impl Search<'_> {
         Ok((picks, None))
     }
 
-    fn run(&self, lane: &str, room: usize) -> Result<Vec<Pick>, Error> {
+    fn run(&self, lane: &[u8], room: usize) -> Result<Vec<Pick>, Error> {
         let room = room.min(self.claim.lane_run as usize);
         let parameters: [(&str, &dyn ToSql); 6] = [
             (":sink", &self.claim.sink),
@@ -206,7 +209,14 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
         ];
         execute(tx, sql!("lease"), &terms)?;
         let parameters: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &claim.sink)];
-        claimed.extend(first(tx, sql!("claimed"), &parameters, read_claimed)?);
+        match first(tx, sql!("claimed"), &parameters, read_claimed) {
+            Ok(message) => claimed.extend(message),
+            // Another program wrote what no receiver can be given. It is dead at once, and stops nobody else.
+            Err(Error::Sqlite(
+                cause @ (rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..)),
+            )) => bury::unreadable(tx, id, &claim.sink, &cause, now)?,
+            Err(error) => return Err(error),
+        }
     }
     // Without a lane first, then lane by lane; within both the order is the one they were picked in.
     claimed.sort_by(|one, other| one.lane.cmp(&other.lane));

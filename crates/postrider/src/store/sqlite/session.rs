@@ -3,6 +3,8 @@
 //! the last handle is dropped. Nothing here knows what the work is.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
@@ -23,8 +25,8 @@ const REMEMBERED_ROUNDS: usize = 1024;
 /// Where the last claim stopped, so that no lane starves.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cursor {
-    /// The lane after which the next round begins.
-    pub(super) lane: String,
+    /// The lane after which the next round begins, as bytes: what another program wrote need not be UTF-8.
+    pub(super) lane: Vec<u8>,
     /// Whose turn the odd one of a batch is.
     pub(super) lanes_turn: bool,
 }
@@ -32,11 +34,13 @@ pub(super) struct Cursor {
 pub(super) struct Session {
     pub(super) connection: Connection,
     cursors: HashMap<Round, Cursor>,
+    /// Set when whoever asked for the work no longer waits for it.
+    unwanted: Arc<AtomicBool>,
 }
 
 impl Session {
     pub(super) fn new(connection: Connection) -> Self {
-        Self { connection, cursors: HashMap::new() }
+        Self { connection, cursors: HashMap::new(), unwanted: Arc::default() }
     }
 
     pub(super) fn cursor(&self, sink: &str, tenant_id: Option<Uuid>) -> Cursor {
@@ -51,7 +55,8 @@ impl Session {
     }
 
     /// Runs `work` in a transaction that holds the write lock from its beginning, with the transaction's time. An error
-    /// rolls back.
+    /// rolls back, and so does a caller who has gone while the lock was waited for: a claim that nobody receives would
+    /// cost its messages an attempt.
     pub(super) fn write<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, Error>,
@@ -59,6 +64,9 @@ impl Session {
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let now = statement::now(&tx)?;
         let done = work(&tx, now)?;
+        if self.unwanted.load(Ordering::Acquire) {
+            return Err(Error::StoreStopped);
+        }
         tx.commit()?;
         Ok(done)
     }
@@ -97,13 +105,27 @@ impl Thread {
         work: impl FnOnce(&mut Session) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
+        let wanted = Wanted(Arc::default());
+        let unwanted = Arc::clone(&wanted.0);
         let job: Job = Box::new(move |session| {
             if !reply.is_closed() {
-                // The caller may have gone meanwhile: what was done stands.
+                session.unwanted = unwanted;
+                // The caller may have gone meanwhile: what was committed stands.
                 drop(reply.send(work(session)));
             }
         });
         self.jobs.send(job).await.map_err(|_| Error::StoreStopped)?;
-        answer.await.map_err(|_| Error::StoreStopped)?
+        let answer = answer.await.map_err(|_| Error::StoreStopped)?;
+        drop(wanted);
+        answer
+    }
+}
+
+/// Dropped with the future of whoever waits.
+struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
