@@ -115,13 +115,16 @@ async fn a_retry_needs_no_poll() {
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.attempt_no < 3).then(|| SinkFailure::retryable("AGAIN", "")));
     let retry = RetryOptions {
-        backoff: Backoff { base: Duration::from_millis(100), max: Duration::from_millis(100) },
+        backoff: Backoff { base: Duration::from_secs(4), max: Duration::from_secs(4) },
         ..RetryOptions::default()
     };
     let options = SinkOptions { retry, ..SinkOptions::default() };
     let relay = start(site.relay().sink_with("default", sink, options).options(by_notification_alone()));
     site.enqueue(&[message("t")]).await;
-    arrivals.take(3).await;
+    for message in arrivals.take(3).await.iter().skip(1) {
+        let late = message.claimed_at.duration_since(message.due_at).unwrap_or_default();
+        assert!(late < Duration::from_millis(300), "{late:?} late");
+    }
     site.until("select not exists (select from outbox.deliveries)").await;
     relay.stop().await;
 }
