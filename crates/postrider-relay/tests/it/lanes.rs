@@ -255,7 +255,7 @@ async fn a_long_lane_goes_run_after_run_without_waiting_for_a_poll() {
         poll: Duration::from_mins(10),
         lease: Duration::from_mins(30),
         // Only the end of a run before it makes the claimer look again.
-        wake_gather: Duration::from_secs(20),
+        wake_gather: Duration::from_mins(1),
         ..postrider_relay::RelayOptions::default()
     };
     let relay = start(site.relay().sink_with("default", sink, options).options(relay_options));
