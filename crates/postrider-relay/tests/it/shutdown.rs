@@ -44,7 +44,7 @@ async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
 async fn after_the_grace_period_deliveries_are_cut_short() {
     let site = site().await;
     site.enqueue(&messages(5)).await;
-    let (tell, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, mut arrived) = tokio::sync::mpsc::unbounded_channel();
     let sink = handler(move |_: Arc<Claimed>| {
         let told = tell.send(());
         async move {
@@ -55,7 +55,7 @@ async fn after_the_grace_period_deliveries_are_cut_short() {
     let options = RelayOptions { grace: Duration::from_millis(300), ..quick() };
     let relay = start(site.relay().sink("default", sink).options(options));
     for _ in 0..5 {
-        begun.recv().await;
+        arrived.recv().await;
     }
     let began = Instant::now();
     let counts = relay.stop().await;
