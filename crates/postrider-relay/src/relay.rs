@@ -102,7 +102,7 @@ impl Trouble {
 
     /// Whether the store itself said no, rather than being away.
     pub(crate) fn is_an_answer(&self) -> bool {
-        matches!(self, Self::Store(error) if !matches!(error, postrider::Error::Connect { .. }))
+        matches!(self, Self::Store(error) if error.is_an_answer())
     }
 }
 

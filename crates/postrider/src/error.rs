@@ -166,6 +166,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the store itself said no, rather than being away: asking the same again gets the same answer.
+    #[must_use]
+    pub fn is_an_answer(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::CannotListen { .. } => false,
+            #[cfg(feature = "tokio-postgres")]
+            Self::Postgres(driver) => driver.as_db_error().is_some(),
+            _ => true,
+        }
+    }
+
     /// The error and its causes in one line, without saying anything twice: for a log or a terminal.
     #[must_use]
     pub fn in_short(&self) -> String {
