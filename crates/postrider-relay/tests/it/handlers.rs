@@ -48,12 +48,14 @@ async fn a_bad_message_dies_and_all_others_arrive() {
         match message.topic.as_str() {
             "panics" => panic!("this handler cannot read {}", message.message_id),
             "hangs" => std::future::pending::<()>().await,
-            "late" => tokio::time::sleep(Duration::from_millis(400)).await,
+            "late" => tokio::time::sleep(Duration::from_millis(2500)).await,
             _ => {}
         }
         Ok::<(), SinkFailure>(())
     });
-    let relay = start(site.relay().sink_with("default", sink, impatient()).options(quick()));
+    // Long enough for what is quick to be in time on a loaded machine.
+    let options = SinkOptions { deadline: Duration::from_secs(2), ..impatient() };
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 3 from outbox.dead_letters").await;
     site.until("select not exists (select from outbox.deliveries where state <> 'dead')").await;
     let counts = relay.stop().await;
@@ -73,11 +75,12 @@ async fn a_blocking_handler_does_not_stop_the_others() {
     site.enqueue(&messages(50)).await;
     let sink = handler(|message: Arc<Claimed>| async move {
         if message.topic == "blocks" {
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(Duration::from_millis(2500));
         }
         Ok::<(), SinkFailure>(())
     });
-    let relay = start(site.relay().sink_with("default", sink, impatient()).options(quick()));
+    let options = SinkOptions { deadline: Duration::from_secs(2), ..impatient() };
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 1 from outbox.dead_letters").await;
     let counts = relay.stop().await;
     assert_eq!((counts.delivered, counts.dead), (50, 1));

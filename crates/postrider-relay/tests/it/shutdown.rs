@@ -6,19 +6,24 @@ use std::time::{Duration, Instant};
 
 use postrider::{Backoff, Claimed};
 use postrider_relay::{RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
-use crate::support::{arrivals, arrivals_unless, drain, laned, message, messages, quick, site, start};
+use crate::support::{arrivals, arrivals_unless, drain, laned, message, messages, patiently, quick, site, start};
 
-fn gated(gate: &Arc<Semaphore>) -> impl postrider_relay::Sink + use<> {
+/// A sink that holds every message until the gate has a permit for it, and what is told of each that stands there.
+fn gated(gate: &Arc<Semaphore>) -> (impl postrider_relay::Sink + use<>, mpsc::UnboundedReceiver<()>) {
     let gate = Arc::clone(gate);
-    handler(move |_: Arc<Claimed>| {
+    let (tell, arrived) = mpsc::unbounded_channel();
+    let sink = handler(move |_: Arc<Claimed>| {
         let gate = Arc::clone(&gate);
+        let told = tell.send(());
         async move {
+            told?;
             gate.acquire().await?.forget();
             Ok::<(), SinkFailure>(())
         }
-    })
+    });
+    (sink, arrived)
 }
 
 #[tokio::test]
@@ -28,8 +33,12 @@ async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
     site.enqueue(&laned(1, 5)).await;
     let gate = Arc::new(Semaphore::new(0));
     let options = SinkOptions { concurrency: 3, ..SinkOptions::default() };
-    let relay = start(site.relay().sink_with("default", gated(&gate), options).options(quick()));
+    let (sink, mut at_the_gate) = gated(&gate);
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 25 from outbox.in_flight").await;
+    for _ in 0..3 {
+        patiently("a message is on its way", at_the_gate.recv()).await;
+    }
     relay.ask_to_stop();
     site.until("select count(*) <= 3 from outbox.in_flight").await;
     gate.add_permits(3);
@@ -44,7 +53,7 @@ async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
 async fn after_the_grace_period_deliveries_are_cut_short() {
     let site = site().await;
     site.enqueue(&messages(5)).await;
-    let (tell, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, mut arrived) = mpsc::unbounded_channel();
     let sink = handler(move |_: Arc<Claimed>| {
         let told = tell.send(());
         async move {
@@ -70,10 +79,10 @@ async fn after_the_grace_period_deliveries_are_cut_short() {
 async fn ending_at_once_loses_nothing() {
     let site = site().await;
     site.enqueue(&messages(10)).await;
-    let never = Arc::new(Semaphore::new(0));
+    let (sink, _at_the_gate) = gated(&Arc::new(Semaphore::new(0)));
     let options = RelayOptions { lease: Duration::from_secs(2), ..quick() };
     let sink_options = SinkOptions { deadline: Duration::from_secs(1), ..SinkOptions::default() };
-    let relay = start(site.relay().sink_with("default", gated(&never), sink_options.clone()).options(options.clone()));
+    let relay = start(site.relay().sink_with("default", sink, sink_options.clone()).options(options.clone()));
     site.until("select count(*) = 10 from outbox.in_flight").await;
     relay.end_at_once();
     let (sink, mut arrivals) = arrivals();
