@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use postrider::{Completion, Outcome};
+use postrider::{Completion, Outcome, SinkChange};
 use tokio::sync::SemaphorePermit;
+use tracing::warn;
 
 use crate::attempt::{Attempted, attempt};
 use crate::completer::Ended;
@@ -183,6 +184,7 @@ async fn deliver_batch(
     };
     telemetry::dispatched(&outlet.name, latency);
     note_for_breaker(shared, outlet, &verdicts);
+    let paused = pause_if_asked(shared, outlet, &verdicts).await;
     let mut failed_runs = Vec::new();
     for ((held, verdict), run) in batch.into_iter().zip(verdicts).zip(run_of) {
         if !matches!(verdict, Verdict::Delivered(_)) {
@@ -190,19 +192,37 @@ async fn deliver_batch(
         }
         shared.end(ended(shared, outlet, held, verdict, latency)).await;
     }
-    Some(failed_runs)
+    if paused { None } else { Some(failed_runs) }
+}
+
+/// A destination that wants nothing more is left alone until a person resumes the sink.
+async fn pause_if_asked(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) -> bool {
+    let asked = verdicts.iter().find_map(|verdict| match verdict {
+        Verdict::Failed(failure) if failure.pause => Some(failure),
+        _ => None,
+    });
+    let Some(failure) = asked else { return false };
+    warn!(
+        sink = outlet.name,
+        code = failure.code,
+        "the destination wants nothing more: pausing the sink until it is resumed"
+    );
+    let change = shared.store.configure_sink(&outlet.name, SinkChange::pause());
+    if shared.ask("pause a sink", change).await.is_err() {
+        warn!(sink = outlet.name, "the sink could not be paused; it is asked again when it is tried again");
+    }
+    true
 }
 
 /// One call of the sink counts once: it failed if nothing was sent, or if every message that was sent failed in a way
-/// that may be retried. A payload that was refused before it was sent says nothing about the destination.
+/// that may be retried. What was refused before it was sent says nothing about the destination.
 fn note_for_breaker(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) {
     let answers = |verdict: &&Verdict| match verdict {
         Verdict::Delivered(_) => true,
         Verdict::NotSent => false,
         Verdict::Failed(failure) => outlet.options.codes.class_of(failure) == FailureClass::Terminal,
     };
-    let refused_here =
-        |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.code == SinkFailure::INVALID_PAYLOAD);
+    let refused_here = |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.is_refused_here());
     let answered = verdicts.iter().filter(|verdict| answers(verdict) && !refused_here(verdict)).count();
     if answered > 0 {
         outlet.answered(answered);
@@ -215,11 +235,12 @@ fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency
     let (outcome, receipt) = match verdict {
         Verdict::NotSent => return Ended::Unsent(held),
         Verdict::Delivered(receipt) => (Outcome::Dispatched, receipt),
-        Verdict::Failed(failure) => {
+        Verdict::Failed(mut failure) => {
             let class = outlet.options.codes.class_of(&failure);
+            let receipt = Receipt { code: failure.reply_code.take(), ..Receipt::default() };
             let attempts = held.message.attempt_count;
             let outcome = policy::outcome(failure, class, attempts, &outlet.options.retry, &mut *shared.dice());
-            (outcome, Receipt::default())
+            (outcome, receipt)
         }
     };
     let mut completion = Completion::new(&held.message, outcome);

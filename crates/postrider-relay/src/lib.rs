@@ -34,6 +34,8 @@ mod policy;
 mod reaper;
 mod relay;
 mod room;
+#[cfg(feature = "_network")]
+mod secret;
 mod sink;
 mod stats;
 pub mod telemetry;
@@ -45,8 +47,12 @@ pub use crate::error::Error;
 pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
 pub use crate::policy::{CodeTable, FailureClass};
 pub use crate::relay::{Relay, RelayBuilder};
+#[cfg(feature = "_network")]
+pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::ndjson::NdjsonSink;
-pub use crate::sink::{Batching, Receipt, Sink, SinkFailure, Verdict};
+#[cfg(feature = "_network")]
+pub use crate::sink::template::{Template, TemplateError};
+pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};
 pub use crate::stats::{Counts, Stats};

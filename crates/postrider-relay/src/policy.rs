@@ -19,7 +19,8 @@ pub enum FailureClass {
     Retryable,
 }
 
-/// What failure codes mean, code by code. A code that is not in it means what the sink says.
+/// What failure codes mean, code by code: the destination's own code first, then the sink's. A code that is not in it
+/// means what the sink says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeTable(BTreeMap<String, FailureClass>);
 
@@ -34,7 +35,8 @@ impl CodeTable {
     /// What a failure means here.
     #[must_use]
     pub fn class_of(&self, failure: &SinkFailure) -> FailureClass {
-        self.0.get(&failure.code).copied().unwrap_or(failure.class)
+        let said = failure.reply_code.as_ref().and_then(|code| self.0.get(code));
+        said.or_else(|| self.0.get(&failure.code)).copied().unwrap_or(failure.class)
     }
 }
 
@@ -83,11 +85,15 @@ mod tests {
     fn a_code_is_terminal_or_retryable() {
         let table =
             CodeTable::default().with("HTTP_409", FailureClass::Terminal).with("HTTP_400", FailureClass::Retryable);
+        let table = table.with("ACCOUNT_LOCKED", FailureClass::Retryable).with("ACCOUNT_GONE", FailureClass::Terminal);
         for (failure, class) in [
             (SinkFailure::retryable("HTTP_503", "permanent failure, do not retry"), FailureClass::Retryable),
             (SinkFailure::terminal("HTTP_404", "temporary, please retry"), FailureClass::Terminal),
             (SinkFailure::retryable("HTTP_409", ""), FailureClass::Terminal),
             (SinkFailure::terminal("HTTP_400", ""), FailureClass::Retryable),
+            (SinkFailure::retryable("HTTP_409", "").reply_code("ACCOUNT_LOCKED"), FailureClass::Retryable),
+            (SinkFailure::retryable("HTTP_503", "").reply_code("ACCOUNT_GONE"), FailureClass::Terminal),
+            (SinkFailure::retryable("HTTP_409", "").reply_code("UNHEARD_OF"), FailureClass::Terminal),
         ] {
             assert_eq!(table.class_of(&failure), class, "{failure:?}");
         }

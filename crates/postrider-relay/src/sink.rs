@@ -2,11 +2,15 @@
 //! sees the store: it says what happened, and the relay records it.
 
 pub(crate) mod checked;
+#[cfg(feature = "_network")]
+pub(crate) mod envelope;
 pub(crate) mod handler;
 pub(crate) mod ndjson;
+#[cfg(feature = "_network")]
+pub(crate) mod template;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use postrider::Claimed;
@@ -43,6 +47,12 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Delivers a batch and says what became of each message.
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict>;
+
+    /// Looks at the destination without sending a message: whether it answers, whether what is needed there exists, and
+    /// what about it is weak. Asked by `postrider check`, never while delivering. It must come to an end by itself.
+    async fn check(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// One sink under several names.
@@ -54,6 +64,10 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         (**self).deliver(batch).await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        (**self).check().await
     }
 }
 
@@ -128,6 +142,11 @@ pub struct SinkFailure {
     pub class: FailureClass,
     /// How long the destination asks to be left alone.
     pub retry_after: Option<Duration>,
+    /// The destination's own code, such as a field of its reply. The table of codes is asked for it before it is asked
+    /// for [`SinkFailure::code`]; it stands beside the attempt.
+    pub reply_code: Option<String>,
+    /// The destination says that it wants nothing more: the sink is to be paused until a person resumes it.
+    pub pause: bool,
 }
 
 impl SinkFailure {
@@ -141,8 +160,23 @@ impl SinkFailure {
     pub const PANIC: &'static str = "PANIC";
     /// The payload cannot be what the receiver expects.
     pub const INVALID_PAYLOAD: &'static str = "INVALID_PAYLOAD";
+    /// A header's name or value cannot be sent to this destination.
+    pub const INVALID_HEADER: &'static str = "INVALID_HEADER";
+    /// The message cannot be addressed: the sink's template asks for what it does not have.
+    pub const NO_ADDRESS: &'static str = "NO_ADDRESS";
+    /// The message is larger than the destination takes.
+    pub const TOO_LARGE: &'static str = "TOO_LARGE";
+    /// The destination cannot be reached, or the connection broke before it answered.
+    pub const UNREACHABLE: &'static str = "UNREACHABLE";
+    /// The destination does not let us in, or not do this.
+    pub const UNAUTHORIZED: &'static str = "UNAUTHORIZED";
     /// The sink gave no answer for a message of its batch.
     pub const NO_ANSWER: &'static str = "NO_ANSWER";
+
+    /// Whether it was refused on this side, before a byte was sent: it says nothing about the destination.
+    pub(crate) fn is_refused_here(&self) -> bool {
+        [Self::INVALID_PAYLOAD, Self::INVALID_HEADER, Self::NO_ADDRESS, Self::TOO_LARGE].contains(&self.code.as_str())
+    }
 
     pub(crate) fn no_answer() -> Self {
         Self::retryable(Self::NO_ANSWER, "the sink gave no answer for this message")
@@ -151,13 +185,20 @@ impl SinkFailure {
     /// A failure that another try may cure.
     #[must_use]
     pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), class: FailureClass::Retryable, retry_after: None }
+        Self::new(FailureClass::Retryable, code, message)
     }
 
     /// A failure that no other try can cure.
     #[must_use]
     pub fn terminal(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), class: FailureClass::Terminal, retry_after: None }
+        Self::new(FailureClass::Terminal, code, message)
+    }
+
+    /// A failure of this class.
+    #[must_use]
+    pub fn new(class: FailureClass, code: impl Into<String>, message: impl Into<String>) -> Self {
+        let (code, message) = (code.into(), message.into());
+        Self { code, message, class, retry_after: None, reply_code: None, pause: false }
     }
 
     /// The destination asks to be left alone for this long.
@@ -165,6 +206,62 @@ impl SinkFailure {
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = Some(retry_after);
         self
+    }
+
+    /// The destination's own code.
+    #[must_use]
+    pub fn reply_code(mut self, reply_code: impl Into<String>) -> Self {
+        self.reply_code = Some(reply_code.into());
+        self
+    }
+
+    /// The sink is to be paused: nothing more is sent there until a person resumes it.
+    #[must_use]
+    pub fn pausing(mut self) -> Self {
+        self.pause = true;
+        self
+    }
+}
+
+/// One thing that a look at a destination found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it is.
+    pub level: Level,
+    /// What was found.
+    pub what: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+/// How good something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// It works.
+    Works,
+    /// It works, and messages can be lost or doubled there.
+    Weak,
+    /// Nothing can be delivered like this.
+    Broken,
+}
+
+impl Finding {
+    /// Something that works.
+    #[must_use]
+    pub fn works(what: impl Into<String>) -> Self {
+        Self { level: Level::Works, what: what.into(), fix: None }
+    }
+
+    /// Something that works, and not as well as it could.
+    #[must_use]
+    pub fn weak(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Weak, what: what.into(), fix: Some(fix.into()) }
+    }
+
+    /// Something that does not work.
+    #[must_use]
+    pub fn broken(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Broken, what: what.into(), fix: Some(fix.into()) }
     }
 }
 
@@ -179,4 +276,8 @@ impl<E: std::error::Error> From<E> for SinkFailure {
         }
         Self::retryable(Self::ERROR, message)
     }
+}
+
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
 }

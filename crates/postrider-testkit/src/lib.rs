@@ -15,6 +15,7 @@ mod pgbouncer;
 mod processes;
 mod protocol;
 mod psql;
+pub mod sink_contract;
 mod supervisor;
 mod template;
 mod wire;

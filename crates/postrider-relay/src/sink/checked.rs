@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postrider::Claimed;
 
-use super::{Batching, Sink, SinkFailure, Verdict};
+use super::{Batching, Finding, Sink, SinkFailure, Verdict};
 
 /// A sink with a check in front: see [`checked`].
 pub struct Checked<S, F> {
@@ -61,5 +61,9 @@ where
                 verdict.or_else(|| answers.next()).unwrap_or_else(|| Verdict::Failed(SinkFailure::no_answer()))
             })
             .collect()
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        self.sink.check().await
     }
 }

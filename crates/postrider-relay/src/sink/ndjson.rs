@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -19,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Batching, Receipt, Sink, SinkFailure, Verdict};
+use super::{Batching, Receipt, Sink, SinkFailure, Verdict, rfc3339};
 
 /// What a pipe takes in one piece (`PIPE_BUF` on Linux). A longer line goes alone.
 const WRITE_BYTES: usize = 4_096;
@@ -154,8 +153,4 @@ fn line(message: &Claimed) -> Result<Vec<u8>, serde_json::Error> {
     line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     line.push(b'\n');
     Ok(line)
-}
-
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
 }

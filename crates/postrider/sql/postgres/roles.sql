@@ -30,7 +30,9 @@ grant execute on function
     :"schema".make_partitions(integer),
     :"schema".prune(numeric, integer),
     :"schema".sleep(text, numeric),
-    :"schema".woke(text)
+    :"schema".woke(text),
+    -- A destination that says "no more" pauses its sink.
+    :"schema".configure_sink(text, boolean, text)
     to :"relay";
 grant select on :"schema".status, :"schema".in_flight, :"schema".lanes to :"relay";
 grant execute on function :"schema".schema_version() to :"producer", :"relay", :"control", :"auditor";

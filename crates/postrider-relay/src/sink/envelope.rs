@@ -1,0 +1,62 @@
+//! What a sink sends beside the content: the producer's headers as they are, and what the relay knows about the message
+//! under names of its own. One mapping for every sink, so that a receiver finds the same names wherever it listens.
+
+use std::borrow::Cow;
+
+use postrider::{Claimed, Content};
+
+use super::rfc3339;
+
+/// The message's id: the same over all retries. What a receiver deduplicates by.
+pub(crate) const MESSAGE_ID: &str = "postrider-message-id";
+/// Its namespace.
+pub(crate) const NAMESPACE: &str = "postrider-namespace";
+/// Its topic.
+pub(crate) const TOPIC: &str = "postrider-topic";
+/// Its tenant, if it has one.
+pub(crate) const TENANT_ID: &str = "postrider-tenant-id";
+/// Its lane, if it has one.
+pub(crate) const LANE: &str = "postrider-lane";
+/// Its number in the lane.
+pub(crate) const SEQUENCE_ID: &str = "postrider-sequence-id";
+/// When what it tells happened, as RFC 3339.
+pub(crate) const OCCURRED_AT: &str = "postrider-occurred-at";
+/// The type of its content.
+pub(crate) const CONTENT_TYPE: &str = "content-type";
+
+/// Names that are the relay's: a producer's header of such a name is not sent.
+const OURS: &str = "postrider-";
+
+/// The headers of a message: the producer's first, in the order of their names, then ours.
+pub(crate) fn headers(message: &Claimed) -> Vec<(&str, Cow<'_, str>)> {
+    let mut headers: Vec<(&str, Cow<'_, str>)> = message
+        .headers
+        .iter()
+        .filter(|(name, _)| !is_ours(name))
+        .map(|(name, value)| (name.as_str(), Cow::from(value)))
+        .collect();
+    headers.push((CONTENT_TYPE, content_type(message).into()));
+    headers.push((MESSAGE_ID, message.message_id.to_string().into()));
+    headers.push((NAMESPACE, Cow::from(&message.namespace)));
+    headers.push((TOPIC, Cow::from(&message.topic)));
+    headers.extend(message.tenant_id.map(|tenant| (TENANT_ID, tenant.to_string().into())));
+    headers.extend(message.lane.as_ref().map(|lane| (LANE, Cow::from(lane))));
+    headers.extend(message.sequence_id.map(|sequence| (SEQUENCE_ID, sequence.to_string().into())));
+    headers.push((OCCURRED_AT, rfc3339(message.occurred_at).into()));
+    headers
+}
+
+fn is_ours(name: &str) -> bool {
+    let begins_like_ours = name.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
+    begins_like_ours || name.eq_ignore_ascii_case(CONTENT_TYPE)
+}
+
+/// What the content is: what the producer said, in its field or in a header.
+pub(crate) fn content_type(message: &Claimed) -> &str {
+    let said = message.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE)).map(|(_, value)| value);
+    let said = message.content_type.as_ref().or(said).map(String::as_str);
+    said.unwrap_or(match message.content {
+        Content::Json(_) => "application/json",
+        Content::Bytes(_) => "application/octet-stream",
+    })
+}

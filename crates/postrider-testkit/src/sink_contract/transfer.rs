@@ -1,0 +1,96 @@
+//! What a sink does with a server that is well.
+
+use std::sync::Arc;
+
+use postrider::{Claimed, Content};
+use postrider_relay::Verdict;
+use uuid::Uuid;
+
+use super::hand::in_lane;
+use super::{Arrived, Destination, assert_lanes_in_order, claimed, deliver};
+
+/// The content arrives byte for byte, JSON in its producer's spelling, and every header with it.
+pub async fn bytes_and_headers_arrive_exactly<D: Destination>() {
+    let destination = D::start().await;
+    let sink = destination.sink().await;
+    let mut messages = vec![
+        claimed("orders", "{ \"a\" : 1.0,\n \"b\":\"\\u00e9 \u{1F40E}\" }"),
+        claimed("orders", "null"),
+        claimed("orders", &format!("\"{}\"", "x".repeat(200_000))),
+        claimed("orders", "1"),
+        claimed("orders", "2"),
+    ];
+    messages[3].content = Content::Bytes((0..=255).collect());
+    messages[3].content_type = Some("image/png".to_owned());
+    messages[4].content = Content::Bytes(Vec::new());
+    for message in &mut messages {
+        message.tenant_id = Some(Uuid::new_v4());
+        "shop".clone_into(&mut message.namespace);
+        message.lane = Some(format!("konto ü/{}", message.message_id));
+        message.sequence_id = Some(1);
+        let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        message.headers.insert("traceparent".to_owned(), traceparent.to_owned());
+        message.headers.insert("x-note".to_owned(), "two  spaces, \"quotes\" = and; more".to_owned());
+        message.headers.insert("postrider-topic".to_owned(), "a forgery".to_owned());
+    }
+    let verdicts = deliver(&*sink, &messages).await;
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    let arrived = destination.arrived(messages.len()).await;
+    assert_eq!(arrived.len(), messages.len(), "each once");
+    for message in &messages {
+        let id = message.message_id.to_string();
+        let found = arrived.iter().find(|arrived| arrived.message_id == id).expect("it arrived");
+        assert!(found.body == message.content.as_bytes(), "{id}: {} bytes came", found.body.len());
+        assert_headers::<D>(&destination, message, found);
+    }
+}
+
+fn assert_headers<D: Destination>(destination: &D, message: &Claimed, found: &Arrived) {
+    let header = |name: &str| found.headers.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
+    let tenant = message.tenant_id.map(|tenant| tenant.to_string());
+    assert_eq!(header("postrider-tenant-id"), tenant);
+    assert_eq!(header("postrider-topic").as_deref(), Some("orders"), "a producer cannot forge what is ours");
+    assert_eq!(header("postrider-namespace").as_deref(), Some("shop"));
+    assert_eq!(found.lane, message.lane.clone().zip(message.sequence_id));
+    if destination.carries_headers() {
+        assert_eq!(header("traceparent").as_ref(), message.headers.get("traceparent"));
+        assert_eq!(header("x-note").as_ref(), message.headers.get("x-note"));
+    }
+    let expected = match &message.content {
+        Content::Json(_) => "application/json",
+        Content::Bytes(_) => message.content_type.as_deref().unwrap_or("application/octet-stream"),
+    };
+    assert_eq!(header("content-type").as_deref(), Some(expected));
+}
+
+/// Messages of one lane arrive by number, whatever lies between them.
+pub async fn a_batch_keeps_its_order<D: Destination>() {
+    let destination = D::start().await;
+    let sink = destination.sink().await;
+    let messages: Vec<Claimed> = (1..=50).flat_map(|n| ["a", "b", "c"].map(|lane| in_lane(lane, n))).collect();
+    let verdicts = deliver(&*sink, &messages).await;
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    let arrived = destination.arrived(messages.len()).await;
+    assert_eq!(arrived.len(), messages.len(), "each once");
+    assert_lanes_in_order(&arrived);
+}
+
+/// A sink is called from several tasks at once.
+pub async fn one_sink_serves_many_tasks<D: Destination>() {
+    let destination = D::start().await;
+    let sink = destination.sink().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for lane in 0..8 {
+        let sink = Arc::clone(&sink);
+        tasks.spawn(async move {
+            let messages: Vec<Claimed> = (1..=25).map(|number| in_lane(&format!("lane-{lane}"), number)).collect();
+            deliver(&*sink, &messages).await
+        });
+    }
+    for verdicts in tasks.join_all().await {
+        assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    }
+    let arrived = destination.arrived(8 * 25).await;
+    assert_eq!(arrived.len(), 8 * 25, "each once");
+    assert_lanes_in_order(&arrived);
+}
