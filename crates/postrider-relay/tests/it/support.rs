@@ -14,7 +14,7 @@ use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything a test waits for takes, even on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A fresh outbox in PostgreSQL.
 pub(crate) struct Site {
