@@ -50,8 +50,11 @@ pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "_network")]
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
+pub use crate::sink::file::{FileOptions, FileSink, FileSync};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::ndjson::NdjsonSink;
+#[cfg(feature = "schema")]
+pub use crate::sink::schema::Schemas;
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};
 pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};

@@ -4,8 +4,11 @@
 pub(crate) mod checked;
 #[cfg(feature = "_network")]
 pub(crate) mod envelope;
+pub(crate) mod file;
 pub(crate) mod handler;
 pub(crate) mod ndjson;
+#[cfg(feature = "schema")]
+pub(crate) mod schema;
 #[cfg(feature = "_network")]
 pub(crate) mod template;
 

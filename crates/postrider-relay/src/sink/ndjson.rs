@@ -60,13 +60,10 @@ impl Sink for NdjsonSink {
         if self.closed.is_cancelled() {
             return vec![Verdict::NotSent; batch.len()];
         }
-        let mut lines: Vec<Vec<u8>> = Vec::with_capacity(batch.len());
-        for message in batch {
-            match line(message) {
-                Ok(line) => lines.push(line),
-                Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
-            }
-        }
+        let lines = match lines(batch) {
+            Ok(lines) => lines,
+            Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
+        };
         // Waited for here, so that at most one thread hangs when nobody reads.
         let mut file = Arc::clone(&self.file).lock_owned().await;
         // A write that hangs cannot be called back, but what is still to be written can.
@@ -84,7 +81,13 @@ impl Sink for NdjsonSink {
     }
 }
 
-fn write(file: &mut File, lines: &[Vec<u8>], given_up: &CancellationToken) -> io::Result<()> {
+/// A batch as lines, in its order.
+pub(super) fn lines(batch: &[Arc<Claimed>]) -> Result<Vec<Vec<u8>>, serde_json::Error> {
+    batch.iter().map(|message| line(message)).collect()
+}
+
+/// Writes lines in whole pieces, until it is given up.
+pub(super) fn write(file: &mut File, lines: &[Vec<u8>], given_up: &CancellationToken) -> io::Result<()> {
     let mut write = |piece: &[u8]| {
         if given_up.is_cancelled() { Err(io::ErrorKind::TimedOut.into()) } else { file.write_all(piece) }
     };

@@ -238,3 +238,28 @@ async fn a_hint_of_the_destination_is_honoured() {
     let hours: Vec<i32> = site.client.query_one(hours, &[]).await.expect("query").get(0);
     assert_eq!(hours, [1, 2]);
 }
+
+/// A destination that wants nothing more: the sink is paused, nothing is lost, and a person resumes it.
+#[tokio::test]
+async fn a_destination_that_is_gone_pauses_its_sink() {
+    let site = site().await;
+    site.enqueue(&messages(30)).await;
+    let gone = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let says = Arc::clone(&gone);
+    let (sink, mut arrivals) = arrivals_unless(move |_| {
+        let gone = says.load(std::sync::atomic::Ordering::Relaxed);
+        gone.then(|| SinkFailure::retryable("HTTP_410", "gone").reply_code("ENDPOINT_REMOVED").pausing())
+    });
+    let options = SinkOptions { concurrency: 1, ..impatient() };
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
+    site.until("select exists (select from outbox.sink where name = 'default' and paused)").await;
+    site.until("select count(*) = 0 from outbox.in_flight").await;
+    let tried = arrivals.until_now().len();
+    assert!(tried < 30, "the rest was not tried: {tried}");
+    let recorded = "select bool_and(state = 'RETRYABLE' and error_code = 'HTTP_410' and code = 'ENDPOINT_REMOVED') from outbox.attempts";
+    assert!(site.client.query_one(recorded, &[]).await.expect("query").get::<_, bool>(0));
+    gone.store(false, std::sync::atomic::Ordering::Relaxed);
+    site.client.batch_execute("select outbox.configure_sink('default', paused => false)").await.expect("resume");
+    site.until("select not exists (select from outbox.deliveries)").await;
+    assert_eq!(relay.stop().await.delivered, 30);
+}

@@ -8,7 +8,10 @@ mod idle_latency;
 mod kill;
 mod lanes;
 mod limits;
+#[cfg(feature = "schema")]
+mod schema;
 mod shutdown;
+mod sinks;
 mod support;
 mod telemetry;
 mod wake;

@@ -1,0 +1,148 @@
+//! Appends each message to a file as one line of JSON: an archive, or what a log shipper reads. Whoever rotates the file may
+//! rename or remove it at any time; the next batch goes to a new one under the same name. Lines are whole: what a crash or
+//! a full disk tore off ends in a line of its own, and its message is written again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider::Claimed;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::ndjson::{lines, write};
+use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
+
+/// Messages of one call: one write to the disk for all of them.
+const MAX_MESSAGES: usize = 1_000;
+
+/// How a [`FileSink`] writes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileOptions {
+    /// The file. It is made if it is not there; its directory is not.
+    pub path: PathBuf,
+    /// When a line counts as written. `batch` by default.
+    #[serde(default)]
+    pub sync: FileSync,
+}
+
+/// When a line counts as written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSync {
+    /// When it is on the disk: one fsync for each batch. Survives a power failure.
+    #[default]
+    Batch,
+    /// When the operating system has it. Survives a crash of the relay, not of the machine.
+    Never,
+}
+
+/// A sink that appends lines to a file.
+pub struct FileSink {
+    options: FileOptions,
+    open: Arc<Mutex<Option<File>>>,
+}
+
+impl FileSink {
+    /// A sink for this file, which is opened when the first message comes.
+    #[must_use]
+    pub fn new(options: FileOptions) -> Self {
+        Self { options, open: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Sink for FileSink {
+    fn batching(&self) -> Batching {
+        Batching::ordered(MAX_MESSAGES)
+    }
+
+    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
+        let lines = match lines(batch) {
+            Ok(lines) => lines,
+            Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
+        };
+        let mut open = Arc::clone(&self.open).lock_owned().await;
+        let options = self.options.clone();
+        // A write that hangs cannot be called back, but what is still to be written can.
+        let given_up = CancellationToken::new();
+        let _when_dropped = given_up.clone().drop_guard();
+        let written = tokio::task::spawn_blocking(move || append(&mut open, &options, &lines, &given_up)).await;
+        let verdict = match written {
+            Ok(Ok(())) => Verdict::Delivered(Receipt::default()),
+            Ok(Err(failure)) => Verdict::Failed(failure),
+            Err(error) => Verdict::Failed(error.into()),
+        };
+        vec![verdict; batch.len()]
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let path = self.options.path.clone();
+        let mut findings = match tokio::task::spawn_blocking(move || open_file(&path)).await {
+            Ok(Ok(_)) => vec![Finding::works(format!("{} can be appended to", self.options.path.display()))],
+            Ok(Err(error)) => vec![Finding::broken(
+                format!("{} cannot be opened: {error}", self.options.path.display()),
+                "make its directory, and let the relay's user write there",
+            )],
+            Err(error) => vec![Finding::broken(error.to_string(), "look at the relay's log")],
+        };
+        if self.options.sync == FileSync::Never {
+            findings.push(Finding::weak(
+                "lines are not synced to the disk: a power failure can lose them",
+                "sync = \"batch\"",
+            ));
+        }
+        findings
+    }
+}
+
+/// Opens the file if it is not open or is no longer the one of that name, and appends.
+fn append(
+    open: &mut Option<File>,
+    options: &FileOptions,
+    lines: &[Vec<u8>],
+    given_up: &CancellationToken,
+) -> Result<(), SinkFailure> {
+    let path = &options.path;
+    if !open.as_ref().is_some_and(|file| is_the_one_named(file, path)) {
+        let opened = open_file(path).map_err(|error| {
+            let words = format!("{} cannot be opened: {error}", path.display());
+            SinkFailure::retryable(SinkFailure::UNREACHABLE, words)
+        })?;
+        *open = Some(opened);
+    }
+    let Some(file) = open else { return Err(SinkFailure::no_answer()) };
+    let written = write(file, lines, given_up).and_then(|()| match options.sync {
+        FileSync::Batch => file.sync_data(),
+        FileSync::Never => Ok(()),
+    });
+    written.map_err(|error| {
+        // Whatever is torn, opening again ends its line.
+        *open = None;
+        SinkFailure::retryable("WRITE", format!("{} cannot be written: {error}", path.display()))
+    })
+}
+
+fn is_the_one_named(file: &File, path: &Path) -> bool {
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    matches!((file.metadata(), fs::metadata(path)), (Ok(open), Ok(named)) if same(&open, &named))
+}
+
+/// Opens for appending, and ends a line that was torn off.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+    if file.metadata()?.is_file() && file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(file)
+}

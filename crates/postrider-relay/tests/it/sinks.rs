@@ -1,0 +1,3 @@
+//! Every sink against the real thing it sends to: the contract that all keep, and what is special about each.
+
+mod file;
