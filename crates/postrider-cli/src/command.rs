@@ -1,12 +1,14 @@
 //! The commands, one file each. A command is prepared (arguments checked, files opened, URL read) and then run; this
 //! file only hands over.
 
+mod check;
 mod deliver;
 mod demo;
 mod drain;
 mod enqueue;
 mod list;
 mod migrate;
+mod routes;
 mod run;
 mod show;
 mod status;
@@ -24,6 +26,8 @@ pub(crate) enum Command {
     Enqueue(Box<enqueue::Args>),
     Run(run::Args),
     Drain(drain::Args),
+    Check(check::Args),
+    Routes(routes::Args),
     Status(status::Args),
     List(list::Args),
     Show(show::Args),
@@ -36,6 +40,8 @@ pub(crate) enum Prepared {
     Enqueue(enqueue::Prepared),
     Run(run::Prepared),
     Drain(drain::Prepared),
+    Check(check::Prepared),
+    Routes(routes::Prepared),
     Status(status::Prepared),
     List(list::Prepared),
     Show(show::Prepared),
@@ -49,6 +55,8 @@ impl Command {
             Self::Enqueue(args) => Prepared::Enqueue(args.prepare(global)?),
             Self::Run(args) => Prepared::Run(args.prepare(global)?),
             Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
+            Self::Check(args) => Prepared::Check(args.prepare(global)?),
+            Self::Routes(args) => Prepared::Routes(args.prepare(global)?),
             Self::Status(args) => Prepared::Status(args.prepare(global)?),
             Self::List(args) => Prepared::List(args.prepare(global)?),
             Self::Show(args) => Prepared::Show(args.prepare(global)?),
@@ -60,7 +68,7 @@ impl Command {
 impl Prepared {
     /// Whether it does several things at once.
     pub(crate) fn wants_threads(&self) -> bool {
-        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_))
+        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_) | Self::Check(_))
     }
 
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
@@ -69,6 +77,8 @@ impl Prepared {
             Self::Enqueue(command) => command.run(output).await,
             Self::Run(command) => command.run().await,
             Self::Drain(command) => command.run(output.json).await,
+            Self::Check(command) => command.run(output).await,
+            Self::Routes(command) => command.run(output).await,
             Self::Status(command) => command.run(output).await,
             Self::List(command) => command.run(output).await,
             Self::Show(command) => command.run(output).await,

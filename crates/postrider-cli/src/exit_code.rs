@@ -15,6 +15,7 @@ pub(crate) enum ExitCode {
     InvalidInput = 5,
     Unreachable = 6,
     Denied = 7,
+    CheckFailed = 8,
     /// 128 + SIGINT, as shells count.
     Interrupted = 130,
     /// 128 + SIGTERM.
@@ -28,10 +29,11 @@ Exit codes:
     1  unexpected failure
     2  wrong usage: an option, the database URL or the schema name
     3  the schema is missing or not current
-    4  no such message
+    4  no such message, or no such route
     5  invalid input: a message that breaks a rule
     6  the database cannot be reached or opened, or does not let us in
     7  the role may not do this
+    8  check: something does not work
   130  interrupted
   143  terminated";
 
@@ -47,6 +49,7 @@ impl ExitCode {
             Self::InvalidInput => "invalid_input",
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
+            Self::CheckFailed => "check_failed",
             Self::Interrupted => "interrupted",
             Self::Terminated => "terminated",
         }

@@ -2,6 +2,7 @@
 //! then run. Only this file prints a failure and starts the runtime.
 
 mod command;
+mod config;
 mod exit_code;
 mod failure;
 mod humane;
@@ -10,6 +11,7 @@ mod log;
 mod options;
 mod output;
 mod signals;
+mod sinks;
 mod store;
 
 use std::ffi::OsString;

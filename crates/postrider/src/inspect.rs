@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::store::Route;
 
 /// What can be asked of every store.
 #[async_trait]
@@ -23,6 +24,10 @@ pub trait Inspect: Send + Sync {
 
     /// One message with its deliveries and attempts; `None` if it is not in the store.
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error>;
+
+    /// Which new messages go where, in the order of namespace, topic and sink. What no route takes goes to the sink
+    /// `default`.
+    async fn routes(&self) -> Result<Vec<Route>, Error>;
 }
 
 /// How one sink stands.

@@ -1,44 +1,54 @@
-//! What `postrider run` and `postrider drain` have in common: their options, the relay that is made of them, and the
-//! account at the end. The delivering is the relay's; this file hands it the options and a sink on stdout.
+//! What `postrider run` and `postrider drain` have in common: their options, the relay that is made of them and of a
+//! configuration file, and the account at the end. The delivering is the relay's.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Store;
-use postrider_relay::{Counts, NdjsonSink, Relay, RelayOptions, RetryOptions, SinkOptions};
+use postrider::{Route, Store};
+use postrider_relay::{Counts, Relay, RelayOptions, Schemas, Sink, SinkOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::config::{Config, Overrides, SinkConfig};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
+use crate::sinks::{self, Kind, Maker};
 use crate::store::Opened;
 
 const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
 const LIMITS: &str = "Limits";
 
-/// The options of a relay. The defaults are the library's; a test sees to that.
+/// The sink of messages without a route.
+const DEFAULT_SINK: &str = "default";
+
+/// The options of a relay. What is given here stands above the configuration file.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DeliveryOptions {
-    /// Whose deliveries: a sink's name; may be repeated. All go to stdout
-    #[arg(long = "sink", value_name = "NAME", default_value = "default", help_heading = WHAT)]
+    /// Sinks, routes and schemas: a TOML file. Without one, all goes to stdout
+    #[arg(long, env = "POSTRIDER_CONFIG", hide_env_values = true, value_name = "FILE", help_heading = WHAT)]
+    config: Option<PathBuf>,
+    /// Whose deliveries: a sink's name; may be repeated [default: all of the
+    /// configuration, or `default`]
+    #[arg(long = "sink", value_name = "NAME", help_heading = WHAT)]
     sinks: Vec<String>,
 
     /// How long a claimed message is held before others may take it
     #[arg(long, value_name = "DURATION", default_value = "2m", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
     pub(super) lease: Duration,
-    /// How long one delivery may take; must end before the lease does
-    #[arg(long, value_name = "DURATION", default_value = "30s", help_heading = HOW)]
+    /// How long one delivery may take; must end before the lease does [default: 30s]
+    #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
-    deadline: Duration,
-    /// After this many attempts a message is dead
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = HOW)]
-    max_attempts: u32,
+    deadline: Option<Duration>,
+    /// After this many attempts a message is dead [default: 10]
+    #[arg(long, value_name = "N", help_heading = HOW)]
+    max_attempts: Option<u32>,
     /// After a signal, how long what is on its way may take to finish
     #[arg(long, value_name = "DURATION", default_value = "25s", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
@@ -47,12 +57,12 @@ pub(crate) struct DeliveryOptions {
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     worker_id: Option<String>,
 
-    /// Messages of one claim
-    #[arg(long, value_name = "N", default_value_t = 500, help_heading = LIMITS)]
-    batch_size: u32,
-    /// Deliveries at once, for each sink
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = LIMITS)]
-    concurrency: usize,
+    /// Messages of one claim [default: 500]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
+    batch_size: Option<u32>,
+    /// Deliveries at once, for each sink [default: 32]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
+    concurrency: Option<usize>,
     /// Messages a second, for each sink [default: as fast as it goes]
     #[arg(long, value_name = "N", help_heading = LIMITS)]
     rate: Option<NonZeroU32>,
@@ -65,65 +75,108 @@ pub(crate) struct DeliveryOptions {
     max_memory_bytes: usize,
 }
 
+/// What is to be delivered where: read and checked, nothing connected.
+pub(crate) struct Plan {
+    sinks: Vec<Planned>,
+    routes: Vec<Route>,
+    schemas: Schemas,
+    options: RelayOptions,
+}
+
+/// One sink.
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    options: SinkOptions,
+}
+
 /// A relay that is ready to go.
 pub(crate) struct Delivery {
     pub(crate) relay: Relay,
     pub(crate) options: RelayOptions,
+    /// Each with what it is.
     pub(crate) sinks: Vec<String>,
-    /// Fires when nobody reads stdout any more.
-    pub(crate) closed: CancellationToken,
+    /// Fires when nobody reads stdout any more; `None` if no sink goes there.
+    pub(crate) closed: Option<CancellationToken>,
 }
 
 impl DeliveryOptions {
-    /// Whether a relay can run like this: asked before a store is opened, or made.
-    pub(crate) fn check(&self, poll: Duration) -> Result<()> {
-        let options = self.relay_options(poll);
-        options.check().map_err(explain)?;
-        self.sinks.iter().try_for_each(|sink| self.sink_options().check(sink, &options)).map_err(explain)
-    }
-
-    fn relay_options(&self, poll: Duration) -> RelayOptions {
-        RelayOptions {
+    /// Reads the configuration and sees whether a relay can run like this: before a store is opened, or made.
+    pub(crate) fn plan(self, poll: Duration) -> Result<Plan> {
+        let over = Overrides {
+            deadline: self.deadline,
+            max_attempts: self.max_attempts,
+            batch_size: self.batch_size,
+            concurrency: self.concurrency,
+            rate: self.rate,
+        };
+        let config = self.config.as_deref().map(Config::read).transpose()?;
+        let (routes, schemas) = match &config {
+            Some(config) => (config.routes().collect(), sinks::schemas(config)?),
+            None => Default::default(),
+        };
+        let sinks = planned(config, &self.sinks, over)?;
+        let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
+        let options = RelayOptions {
             poll,
             lease: self.lease,
-            worker_id: self.worker_id.clone().unwrap_or_else(worker_id),
+            worker_id: self.worker_id.unwrap_or_else(worker_id),
             max_messages: self.max_memory_messages,
             max_bytes: self.max_memory_bytes,
             grace: self.grace,
             // A sink's own bound is the one that was asked for.
-            concurrency: RelayOptions::default().concurrency.max(self.concurrency.saturating_mul(self.sinks.len())),
+            concurrency: RelayOptions::default().concurrency.max(most),
             ..RelayOptions::default()
-        }
+        };
+        options.check().map_err(explain)?;
+        sinks.iter().try_for_each(|sink| sink.options.check(&sink.name, &options)).map_err(explain)?;
+        Ok(Plan { sinks, routes, schemas, options })
     }
+}
 
-    pub(crate) async fn relay(self, opened: &Opened, poll: Duration) -> Result<Delivery> {
-        let options = self.relay_options(poll);
-        let sink_options = self.sink_options();
-        // One stdout for every sink, so that their lines do not mix.
-        let stdout = NdjsonSink::stdout()
-            .map_err(|error| Failure::new(ExitCode::Failure, format!("cannot write to stdout: {error}")))?;
-        let closed = stdout.closed();
-        let stdout = Arc::new(stdout);
+/// The sinks of a configuration, or those that are to go to stdout.
+pub(super) fn planned(config: Option<Config>, named: &[String], over: Overrides) -> Result<Vec<Planned>> {
+    let Some(config) = config else {
+        let default = [DEFAULT_SINK.to_owned()];
+        let named = if named.is_empty() { &default } else { named };
+        let options = SinkConfig::default().options(over);
+        let stdout = |name: &String| Planned { name: name.clone(), kind: Kind::Stdout, options: options.clone() };
+        return Ok(named.iter().map(stdout).collect());
+    };
+    if let Some(unknown) = named.iter().find(|name| !config.sinks.contains_key(*name)) {
+        let known = config.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Err(
+            Failure::usage(format!("the configuration has no sink {unknown:?}")).hint(format!("it has: {known}"))
+        );
+    }
+    if config.sinks.is_empty() {
+        return Err(Failure::usage("the configuration has no sink").hint("add one: [sinks.default.stdout]"));
+    }
+    let wanted = config.sinks.into_iter().filter(|(name, _)| named.is_empty() || named.contains(name));
+    wanted.map(|(name, sink)| Ok(Planned { kind: sink.kind(&name)?, options: sink.options(over), name })).collect()
+}
+
+impl Plan {
+    /// Makes the sinks and the relay, and asks the store for the least it needs.
+    pub(crate) async fn relay(self, opened: &Opened) -> Result<Delivery> {
+        let Self { sinks, routes, schemas, options } = self;
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
         let mut builder = Relay::builder(store).options(options.clone());
-        for name in &self.sinks {
-            builder = builder.sink_with(name, Arc::clone(&stdout), sink_options.clone());
+        let (mut maker, mut told) = (Maker::default(), Vec::new());
+        for Planned { name, kind, options } in sinks {
+            told.push(format!("{name} ({})", kind.name()));
+            let sink: Arc<dyn Sink> = maker.make(&name, kind)?;
+            builder = if schemas.is_empty() {
+                builder.sink_with(name, sink, options)
+            } else {
+                builder.sink_with(name, schemas.clone().guard(sink), options)
+            };
         }
+        builder = routes.into_iter().fold(builder, postrider_relay::RelayBuilder::route);
         let relay = builder.build().map_err(explain)?;
         // The relay would wait for a store that refuses it, as for one that is away. So ask for the least it needs, now.
         opened.store.woke(&options.worker_id).await?;
-        Ok(Delivery { relay, options, sinks: self.sinks, closed })
-    }
-
-    fn sink_options(&self) -> SinkOptions {
-        SinkOptions {
-            batch_size: self.batch_size,
-            concurrency: self.concurrency,
-            deadline: self.deadline,
-            retry: RetryOptions { max_attempts: self.max_attempts, ..RetryOptions::default() },
-            rate: self.rate,
-            ..SinkOptions::default()
-        }
+        Ok(Delivery { relay, options, sinks: told, closed: maker.closed() })
     }
 }
 
@@ -193,10 +246,27 @@ mod tests {
     fn the_defaults_are_the_librarys() {
         let Line { args } = Line::parse_from(["x"]);
         let (relay, sink) = (RelayOptions::default(), SinkOptions::default());
-        assert_eq!(args.sink_options(), sink);
-        assert_eq!((args.lease, args.grace), (relay.lease, relay.grace));
-        assert_eq!((args.max_memory_messages, args.max_memory_bytes), (relay.max_messages, relay.max_bytes));
-        assert_eq!(args.sinks, ["default"]);
+        let plan = args.plan(relay.poll).unwrap_or_else(|failure| panic!("{failure:?}"));
+        let expected = RelayOptions { worker_id: plan.options.worker_id.clone(), ..relay };
+        assert_eq!(plan.options, expected);
+        assert_eq!(plan.sinks.iter().map(|sink| sink.name.as_str()).collect::<Vec<_>>(), ["default"]);
+        assert_eq!(plan.sinks[0].options, sink);
+    }
+
+    /// The help says in words what the library has as figures.
+    #[test]
+    fn the_help_tells_the_librarys_defaults() {
+        use clap::CommandFactory as _;
+        let help = Line::command().render_help().to_string();
+        let sink = SinkOptions::default();
+        for told in [
+            format!("[default: {}s]", sink.deadline.as_secs()),
+            format!("[default: {}]", sink.retry.max_attempts),
+            format!("[default: {}]", sink.batch_size),
+            format!("[default: {}]", sink.concurrency),
+        ] {
+            assert!(help.contains(&told), "{told} is not in the help:\n{help}");
+        }
     }
 
     #[test]

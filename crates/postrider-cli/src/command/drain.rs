@@ -1,5 +1,5 @@
-//! `postrider drain`: delivers what is due now and ends, for a scheduler such as cron. Messages go to stdout, one line
-//! of JSON each, the account to stderr. What fails is due again later and left to the next run.
+//! `postrider drain`: delivers what is due now and ends, for a scheduler such as cron. Messages go to the sinks of a
+//! configuration or to stdout, the account to stderr. What fails is due again later and left to the next run.
 
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use postrider_relay::{Counts, RelayOptions};
 use serde::Serialize;
 use tracing::info;
 
-use super::deliver::{self, Delivery, DeliveryOptions};
+use super::deliver::{self, Delivery, DeliveryOptions, Plan};
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::humane;
@@ -27,10 +27,11 @@ at once.
 
 Examples:
   postrider drain | ./handle-each-line
+  postrider drain --config postrider.toml
   * * * * *  postrider drain --database-url sqlite:/srv/outbox.db | /srv/handle
   postrider drain --sink audit --json >> audit.ndjson 2> account.json";
 
-/// Deliver what is due, as lines of JSON on stdout, and end
+/// Deliver what is due to its sinks, and end
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -42,36 +43,37 @@ pub(crate) struct Args {
 
 pub(crate) struct Prepared {
     address: Address,
-    delivery: DeliveryOptions,
+    plan: Plan,
     logs: Logs,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         let logs = self.log.prepare("warn")?;
-        self.delivery.check(poll(&self.delivery))?;
-        Ok(Prepared { address: global.address()?, delivery: self.delivery, logs })
+        let poll = poll(&self.delivery);
+        Ok(Prepared { address: global.address()?, plan: self.delivery.plan(poll)?, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, json: bool) -> Result<ExitCode> {
-        let Self { address, delivery, logs } = self;
+        let Self { address, plan, logs } = self;
         let started = Instant::now();
         let opened = address.open(Missing::Create).await?;
-        let poll = poll(&delivery);
-        let Delivery { relay, closed, .. } = delivery.relay(&opened, poll).await?;
+        let Delivery { relay, closed, .. } = plan.relay(&opened).await?;
         logs.start();
         let stop = Stop::on_signals(|| ())?;
         if let Some(words) = opened.created_words() {
             info!("{words}");
         }
         let shutdown = stop.token.child_token();
-        let asked = shutdown.clone();
-        tokio::spawn(async move {
-            closed.cancelled().await;
-            asked.cancel();
-        });
+        if let Some(closed) = closed {
+            let asked = shutdown.clone();
+            tokio::spawn(async move {
+                closed.cancelled().await;
+                asked.cancel();
+            });
+        }
         let counts = relay.drain(shutdown).await.map_err(deliver::explain)?;
         say(&counts, started.elapsed(), json);
         Ok(stop.heard().unwrap_or(ExitCode::Ok))

@@ -1,11 +1,11 @@
-//! `postrider run`: delivers until a signal asks it to stop. Messages go to stdout, one line of JSON each; everything
-//! else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
+//! `postrider run`: delivers until a signal asks it to stop, to the sinks of a configuration file or, without one, to
+//! stdout, one line of JSON each. Everything else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
 
 use std::time::Duration;
 
 use tracing::info;
 
-use super::deliver::{self, Delivery, DeliveryOptions};
+use super::deliver::{self, Delivery, DeliveryOptions, Plan};
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::log::{LogOptions, Logs};
@@ -24,13 +24,23 @@ the rest is handed back; exit code 0. A second signal ends at once (130 or 143);
 what was held is delivered by others when its lease ends. When the reader of
 stdout goes away it stops in the same good order.
 
+A configuration names the sinks, and what goes where:
+  [sinks.orders.kafka]
+  brokers = \"localhost:9092\"
+  [[routes]]
+  topic = \"order.*\"
+  sinks = [\"orders\"]
+The routes are added to the store when it starts; they concern new messages
+only. `postrider check --config FILE` tries every sink without sending.
+
 Examples:
   postrider run
+  postrider run --config postrider.toml
   postrider run --sink default --sink audit | tee -a messages.ndjson
   postrider run --lease 30s --deadline 10s --poll 1s --rate 100
   postrider run --log-format json 2>> relay.log | ./handle-each-line";
 
-/// Deliver messages, as lines of JSON on stdout, until a signal comes
+/// Deliver messages to their sinks until a signal comes
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -46,24 +56,23 @@ pub(crate) struct Args {
 
 pub(crate) struct Prepared {
     address: Address,
-    delivery: DeliveryOptions,
-    poll: Duration,
+    plan: Plan,
     logs: Logs,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         let logs = self.log.prepare("info")?;
-        self.delivery.check(self.poll)?;
-        Ok(Prepared { address: global.address()?, delivery: self.delivery, poll: self.poll, logs })
+        let plan = self.delivery.plan(self.poll)?;
+        Ok(Prepared { address: global.address()?, plan, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { address, delivery, poll, logs } = self;
+        let Self { address, plan, logs } = self;
         let opened = address.open(Missing::Create).await?;
-        let Delivery { relay, options, sinks, closed } = delivery.relay(&opened, poll).await?;
+        let Delivery { relay, options, sinks, closed } = plan.relay(&opened).await?;
         logs.start();
         let stop = Stop::on_signals(|| ())?;
         if let Some(words) = opened.created_words() {
@@ -71,24 +80,26 @@ impl Prepared {
         }
         info!(
             store = output::printable(&opened.place),
-            sinks = output::printable(&sinks.join(",")),
+            sinks = output::printable(&sinks.join(", ")),
             lease = humane::span(options.lease),
             poll = humane::span(options.poll),
             wake = wake(&opened).await,
             worker = output::printable(&options.worker_id),
-            "delivering to stdout"
+            "delivering"
         );
         let shutdown = stop.token.child_token();
-        let asked = shutdown.clone();
-        let gone = deliver::reader_gone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = closed.cancelled() => {}
-                () = gone.cancelled() => {}
-            }
-            info!("nobody reads stdout any more: stopping in good order");
-            asked.cancel();
-        });
+        if let Some(closed) = closed {
+            let asked = shutdown.clone();
+            let gone = deliver::reader_gone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = closed.cancelled() => {}
+                    () = gone.cancelled() => {}
+                }
+                info!("nobody reads stdout any more: stopping in good order");
+                asked.cancel();
+            });
+        }
         let counts = relay.run(shutdown).await.map_err(deliver::explain)?;
         info!("stopped: {}", deliver::account(&counts));
         Ok(ExitCode::Ok)

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod config;
 mod deliver;
 mod demo;
 mod enqueue;

@@ -22,6 +22,13 @@ impl Ran {
         self.stdout
     }
 
+    /// Of a drain, which says on stderr what it did.
+    #[track_caller]
+    pub(crate) fn ok_with_words(self) -> String {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        self.stderr
+    }
+
     #[track_caller]
     pub(crate) fn json(self) -> Value {
         let stdout = self.ok();
@@ -41,7 +48,16 @@ impl Ran {
 /// The binary without any of our environment.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-    for variable in ["DATABASE_URL", "POSTRIDER_SCHEMA", "NO_COLOR", "COLUMNS", "CLICOLOR_FORCE", "RUST_LOG"] {
+    for variable in [
+        "DATABASE_URL",
+        "POSTRIDER_SCHEMA",
+        "POSTRIDER_CONFIG",
+        "CLOUD_INGESTION_URL",
+        "NO_COLOR",
+        "COLUMNS",
+        "CLICOLOR_FORCE",
+        "RUST_LOG",
+    ] {
         command.env_remove(variable);
     }
     command.args(args).stdin(Stdio::null());

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Batching, Receipt, Sink, SinkFailure, Verdict, rfc3339};
+use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, rfc3339};
 
 /// What a pipe takes in one piece (`PIPE_BUF` on Linux). A longer line goes alone.
 const WRITE_BYTES: usize = 4_096;
@@ -78,6 +78,10 @@ impl Sink for NdjsonSink {
             Ok(Err(error)) => vec![Verdict::Failed(SinkFailure::retryable("WRITE", error.to_string())); batch.len()],
             Err(error) => vec![Verdict::Failed(error.into()); batch.len()],
         }
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        vec![Finding::works("each message becomes a line; whoever reads them must keep them")]
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::Error;
 const MAX_FAULTS: usize = 5;
 
 /// Schemas by topic.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Schemas(Vec<(String, jsonschema::Validator)>);
 
 impl Schemas {
@@ -28,6 +28,12 @@ impl Schemas {
         })?;
         self.0.push((topic, validator));
         Ok(self)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Puts these schemas in front of a sink: see [`checked`].

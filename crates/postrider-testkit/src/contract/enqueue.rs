@@ -275,6 +275,11 @@ pub async fn routes_come_and_go<F: Fixture>() {
         assert!(hand.add_route(route).await.expect("add_route"), "{route:?}");
     }
     assert!(!hand.add_route(&all).await.expect("add_route"), "it is there");
+    let listed = hand.routes().await.expect("routes");
+    let listed: Vec<(&str, &str)> = listed.iter().map(|route| (route.topic.as_str(), route.sink.as_str())).collect();
+    let expected =
+        [("*", "audit"), ("a_b%\\[?", "odd"), ("order.*", "mail"), ("order.placed", "audit"), ("order.*", "bills")];
+    assert_eq!(listed, expected, "by namespace, topic and sink");
     let sinks = async |message: Message| -> String {
         let id = hand.put(message).await.message_id;
         hand.stands(id).await.join(" ").replace(" pending", "")

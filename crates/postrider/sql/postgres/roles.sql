@@ -31,8 +31,9 @@ grant execute on function
     :"schema".prune(numeric, integer),
     :"schema".sleep(text, numeric),
     :"schema".woke(text),
-    -- A destination that says "no more" pauses its sink.
-    :"schema".configure_sink(text, boolean, text)
+    -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added when it starts.
+    :"schema".configure_sink(text, boolean, text),
+    :"schema".add_route(text, text, text)
     to :"relay";
 grant select on :"schema".status, :"schema".in_flight, :"schema".lanes to :"relay";
 grant execute on function :"schema".schema_version() to :"producer", :"relay", :"control", :"auditor";

@@ -12,7 +12,7 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
-const RELAY: &str = "claim complete complete_many make_partitions mark_delivered prune release renew \
+const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered prune release renew \
                      repair_expired_leases schema_version sleep woke";
 const CONTROL: &str = "add_route configure_sink discard enqueue enqueue_many make_partitions message_id_time prune \
                        redrive remove_route repair_expired_leases replay schema_version unclaim_stuck";

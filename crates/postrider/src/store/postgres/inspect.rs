@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
 };
+use crate::store::Route;
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -105,6 +106,15 @@ impl Inspect for PostgresStore {
             deliveries: deliveries.iter().map(delivery_record).collect::<Result<_, _>>()?,
             attempts: attempts.iter().map(attempt_record).collect::<Result<_, _>>()?,
         }))
+    }
+
+    async fn routes(&self) -> Result<Vec<Route>, Error> {
+        let sql = "select sink, topic, namespace from outbox.route order by namespace collate \"C\", topic collate \"C\", sink collate \"C\"";
+        let rows = self.query(sql, &[]).await?;
+        let route = |row: &Row| -> Result<Route, Error> {
+            Ok(Route { sink: row.try_get(0)?, topic: row.try_get(1)?, namespace: row.try_get(2)? })
+        };
+        rows.iter().map(route).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
 };
+use crate::store::Route;
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -41,6 +42,11 @@ impl Inspect for SqliteStore {
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
         self.reader.run(move |session| session.read(|tx, _| show(tx, message_id))).await
+    }
+
+    async fn routes(&self) -> Result<Vec<Route>, Error> {
+        let route = |row: &Row<'_>| Ok(Route { sink: row.get(0)?, topic: row.get(1)?, namespace: row.get(2)? });
+        self.reader.run(move |session| session.read(|tx, _| all(tx, sql!("routes"), &[], route))).await
     }
 }
 

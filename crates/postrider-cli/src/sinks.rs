@@ -1,0 +1,74 @@
+//! Makes sinks out of their configuration. What a sink is and does is the relay crate's; here is only the list of what
+//! this build knows.
+
+use std::sync::Arc;
+
+use postrider_relay::{FileOptions, FileSink, NdjsonSink, Schemas, Sink};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, Result};
+
+/// What a sink is.
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Stdout,
+    File(FileOptions),
+}
+
+impl Kind {
+    /// As they are called in a configuration.
+    pub(crate) const NAMES: [&str; 2] = ["stdout", "file"];
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::File(_) => "file",
+        }
+    }
+}
+
+/// Makes sinks; all that go to stdout share one, so that their lines do not mix.
+#[derive(Default)]
+pub(crate) struct Maker {
+    stdout: Option<Arc<NdjsonSink>>,
+}
+
+impl Maker {
+    pub(crate) fn make(&mut self, _name: &str, kind: Kind) -> Result<Arc<dyn Sink>> {
+        Ok(match kind {
+            Kind::Stdout => self.stdout()?,
+            Kind::File(options) => Arc::new(FileSink::new(options)),
+        })
+    }
+
+    fn stdout(&mut self) -> Result<Arc<NdjsonSink>> {
+        if let Some(stdout) = &self.stdout {
+            return Ok(Arc::clone(stdout));
+        }
+        let stdout = NdjsonSink::stdout()
+            .map_err(|error| Failure::new(ExitCode::Failure, format!("cannot write to stdout: {error}")))?;
+        Ok(Arc::clone(self.stdout.insert(Arc::new(stdout))))
+    }
+
+    /// Fires when nobody reads stdout any more; `None` if no sink goes there.
+    pub(crate) fn closed(&self) -> Option<CancellationToken> {
+        self.stdout.as_ref().map(|stdout| stdout.closed())
+    }
+}
+
+/// Reads the schemas that a configuration names.
+pub(crate) fn schemas(config: &Config) -> Result<Schemas> {
+    let mut schemas = Schemas::default();
+    for (topic, file) in config.schema_files() {
+        let wrong = |reason: String| {
+            let file = file.display();
+            Failure::usage(format!("the schema {file} for topic {topic:?} cannot be used: {reason}"))
+        };
+        let text = std::fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        let schema = serde_json::from_slice(&text).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
+        schemas = schemas.with(topic, &schema).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(schemas)
+}
