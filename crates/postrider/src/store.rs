@@ -59,6 +59,10 @@ pub trait Store: Inspect + Send + Sync {
     /// Drops history older than this (the store's retention if `None`), and never anything undelivered.
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
 
+    /// Deletes received events older than this (the inbox's retention if `None`), batch by batch; lanes remember their
+    /// numbers. Returns how many. See [`crate::Inbox`].
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error>;
+
     /// Makes room for the messages of the next days, where the store needs that. Returns how many partitions are new.
     async fn make_partitions(&self) -> Result<u64, Error>;
 

@@ -38,6 +38,9 @@ pub struct PostgresStore {
 const THOROUGH_HOPS: i32 = 1_000_000;
 const USUAL_HOPS: i32 = 2_000;
 
+/// Received events that go in one transaction of a prune.
+const INBOX_BATCH: u32 = 10_000;
+
 impl PostgresStore {
     /// Connects, and checks that the schema is one this build understands.
     ///
@@ -290,6 +293,22 @@ impl Store for PostgresStore {
             rest_deleted: count("rest_deleted")?,
             dedupe_deleted: count("dedupe_deleted")?,
         })
+    }
+
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
+        let mut pruned = 0;
+        loop {
+            let deleted = self
+                .count(
+                    "select outbox.prune_inbox(older_than_seconds => $1::text::numeric, batch_size => $2)",
+                    &[(&older_than.map(seconds), Type::TEXT), (&int(INBOX_BATCH), Type::INT4)],
+                )
+                .await?;
+            pruned += deleted;
+            if deleted < u64::from(INBOX_BATCH) {
+                return Ok(pruned);
+            }
+        }
     }
 
     async fn make_partitions(&self) -> Result<u64, Error> {
