@@ -7,6 +7,7 @@ mod drain;
 mod enqueue;
 mod list;
 mod migrate;
+mod receive;
 mod run;
 mod show;
 mod status;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Enqueue(Box<enqueue::Args>),
     Run(run::Args),
     Drain(drain::Args),
+    Receive(receive::Args),
     Status(status::Args),
     List(list::Args),
     Show(show::Args),
@@ -36,6 +38,7 @@ pub(crate) enum Prepared {
     Enqueue(enqueue::Prepared),
     Run(run::Prepared),
     Drain(drain::Prepared),
+    Receive(receive::Prepared),
     Status(status::Prepared),
     List(list::Prepared),
     Show(show::Prepared),
@@ -49,6 +52,7 @@ impl Command {
             Self::Enqueue(args) => Prepared::Enqueue(args.prepare(global)?),
             Self::Run(args) => Prepared::Run(args.prepare(global)?),
             Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
+            Self::Receive(args) => Prepared::Receive(args.prepare(global)?),
             Self::Status(args) => Prepared::Status(args.prepare(global)?),
             Self::List(args) => Prepared::List(args.prepare(global)?),
             Self::Show(args) => Prepared::Show(args.prepare(global)?),
@@ -60,7 +64,7 @@ impl Command {
 impl Prepared {
     /// Whether it does several things at once.
     pub(crate) fn wants_threads(&self) -> bool {
-        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_))
+        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_) | Self::Receive(_))
     }
 
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
@@ -69,6 +73,7 @@ impl Prepared {
             Self::Enqueue(command) => command.run(output).await,
             Self::Run(command) => command.run().await,
             Self::Drain(command) => command.run(output.json).await,
+            Self::Receive(command) => command.run().await,
             Self::Status(command) => command.run(output).await,
             Self::List(command) => command.run(output).await,
             Self::Show(command) => command.run(output).await,

@@ -9,6 +9,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("demo", &["demo"]),
     ("run", &["run"]),
     ("drain", &["drain"]),
+    ("receive", &["receive"]),
     ("migrate", &["migrate"]),
     ("migrate_up", &["migrate", "up"]),
     ("migrate_status", &["migrate", "status"]),

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use self::connect::Dial;
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::Error;
+use crate::inbox::{Event, Inbox};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::migrate;
@@ -293,6 +294,27 @@ impl Store for PostgresStore {
             rest_deleted: count("rest_deleted")?,
             dedupe_deleted: count("dedupe_deleted")?,
         })
+    }
+
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
+        let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
+        enqueue::check_many(&messages)?;
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let done = match lent.connection.as_deref_mut() {
+            Some(connection) => {
+                let tx = connection.transaction().await?;
+                let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;
+                let new: Vec<Message> =
+                    messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
+                Outbox::new(self.schema.clone()).enqueue_many(&*tx, &new).await?;
+                tx.commit().await?;
+                first
+            }
+            None => Vec::new(),
+        };
+        // What failed or was given up is not: the connection is then closed, and the transaction with it.
+        lent.answered = true;
+        Ok(done)
     }
 
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {

@@ -25,7 +25,7 @@ use self::session::{Session, Thread};
 use self::statement::{execute, sql};
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
-use crate::inbox;
+use crate::inbox::{self, Event};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
 use crate::message::Message;
 use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
@@ -162,6 +162,21 @@ impl Store for SqliteStore {
                 return Ok(pruned);
             }
         }
+    }
+
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
+        let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
+        enqueue::check_many(&messages)?;
+        self.write(move |session| {
+            session.write(|tx, _| {
+                let first = inbox::rusqlite::receive_many(tx, &events)?;
+                let new: Vec<Message> =
+                    messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
+                enqueue::rusqlite::enqueue_many(tx, &new)?;
+                Ok(first)
+            })
+        })
+        .await
     }
 
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
