@@ -320,8 +320,9 @@ impl From<sqlx::Error> for Error {
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> {
     match sqlstate {
-        // 23514 is a CHECK under the functions' own checks: both say that the input breaks a rule.
-        code if code.starts_with("22") || code == "23514" => {
+        // 23514 is a CHECK under the functions' own checks, and 54 a limit of PostgreSQL's own, such as how deep JSON is
+        // nested: all say that the input breaks a rule.
+        code if code.starts_with("22") || code.starts_with("54") || code == "23514" => {
             Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
         }
         "42501" => Some(Error::Denied { message: message.to_owned() }),

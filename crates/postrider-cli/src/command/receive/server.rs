@@ -1,10 +1,10 @@
 //! Answers the requests of `postrider receive`. Every answer is JSON. A batch is one transaction of the store; only if
-//! the store refuses something in it are its events tried one by one, so that one bad event harms no other. What is not
+//! the store refuses something in it is it halved until the bad event stands alone, so that it harms no other. What is not
 //! known to be committed is never called accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::Router;
@@ -175,7 +175,7 @@ async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> 
     let mut outcomes = match forward(store, &good).await {
         Ok(first) => first.into_iter().map(|first| Ok(status(first))).collect(),
         // Something in it breaks a rule that only the store knows, such as JSON that is nested too deeply for it.
-        Err(Some(Error::Refused { .. })) => one_by_one(store, &good).await,
+        Err(Some(Error::Refused { .. })) => in_halves(store, &good).await,
         Err(_) => return None,
     }
     .into_iter();
@@ -193,13 +193,26 @@ async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> 
     Some(answers)
 }
 
-/// Each in a transaction of its own, in order. When the store goes away, what is left is to be sent again.
-async fn one_by_one(store: &dyn Store, good: &[(Event, Message)]) -> Vec<Result<Status, Rejection>> {
+/// In halves, and those in halves, until each event that is refused stands alone; in order, so that lanes keep theirs. When
+/// the store goes away or time is up, what is left is to be sent again.
+async fn in_halves(store: &dyn Store, good: &[(Event, Message)]) -> Vec<Result<Status, Rejection>> {
+    let give_up_at = Instant::now() + STORE_TIMEOUT;
     let mut outcomes = Vec::with_capacity(good.len());
-    for arrival in good {
-        match forward(store, std::slice::from_ref(arrival)).await {
-            Ok(first) => outcomes.push(Ok(status(first.first().copied().unwrap_or(false)))),
-            Err(Some(Error::Refused { message, .. })) => outcomes.push(Err(Rejection::by_the_store(message))),
+    let (left, right) = good.split_at(good.len() / 2);
+    let mut waiting = vec![right, left];
+    while let Some(part) = waiting.pop() {
+        if Instant::now() >= give_up_at {
+            break;
+        }
+        match forward(store, part).await {
+            Ok(first) => outcomes.extend(first.into_iter().map(|first| Ok(status(first)))),
+            Err(Some(Error::Refused { message, .. })) if part.len() == 1 => {
+                outcomes.push(Err(Rejection::by_the_store(message)));
+            }
+            Err(Some(Error::Refused { .. })) => {
+                let (left, right) = part.split_at(part.len() / 2);
+                waiting.extend([right, left]);
+            }
             Err(_) => break,
         }
     }

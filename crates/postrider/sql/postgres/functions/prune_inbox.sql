@@ -1,5 +1,5 @@
--- Deletes received events past their retention, one batch, and lets their lanes remember the numbers; forgets lanes that
--- have been silent for long. Caller: the keeper, a scheduler, a consumer. Returns how many events went: call it again
+-- Deletes received events past their retention, one batch, and lets their lanes remember the numbers; forgets spans
+-- that have not grown for long. Caller: the keeper, a scheduler, a consumer. Returns how many events went: call it again
 -- while that is batch_size. older_than_seconds: default setting.inbox_retention.
 -- Transition: received -> remembered by number (with a lane and a UUIDv7), or forgotten.
 --   What is remembered of a lane is the exact set of its numbers, as spans: a gap is a number that never came. A number
@@ -112,7 +112,12 @@ begin
     ), remembered as (
         insert into inbox_lane (first_sequence, last_sequence, newest_event_id, remembered_at, tenant, source, lane)
         select n.first_sequence, n.last_sequence, n.newest_event_id, now(), n.tenant, n.source, n.lane
-        from spans n where n.rank <= v_setting.inbox_lane_spans
+        from spans n
+        where n.rank <= v_setting.inbox_lane_spans
+          and not exists (
+              select from known k
+              where k.source = n.source and k.lane = n.lane and k.tenant = n.tenant
+                and k.first_sequence = n.first_sequence and k.last_sequence = n.last_sequence)
         on conflict (source, lane, tenant, first_sequence) do update
             set last_sequence = excluded.last_sequence, newest_event_id = excluded.newest_event_id,
                 remembered_at = excluded.remembered_at

@@ -1,4 +1,4 @@
--- Lanes that have been silent for so long that what they remember is forgotten.
+-- Spans that have not grown for so long that they are forgotten.
 -- Caller: prune_inbox. Index: outbox_inbox_lane_by_age. Zero rows: that was all.
 delete from outbox_inbox_lane
 where (source, lane, tenant, first_sequence) in (
