@@ -8,6 +8,7 @@ mod drain;
 mod enqueue;
 mod list;
 mod migrate;
+mod receive;
 mod routes;
 mod run;
 mod show;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Drain(drain::Args),
     Check(check::Args),
     Routes(routes::Args),
+    Receive(receive::Args),
     Status(status::Args),
     List(list::Args),
     Show(show::Args),
@@ -42,6 +44,7 @@ pub(crate) enum Prepared {
     Drain(drain::Prepared),
     Check(check::Prepared),
     Routes(routes::Prepared),
+    Receive(receive::Prepared),
     Status(status::Prepared),
     List(list::Prepared),
     Show(show::Prepared),
@@ -57,6 +60,7 @@ impl Command {
             Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
             Self::Check(args) => Prepared::Check(args.prepare(global)?),
             Self::Routes(args) => Prepared::Routes(args.prepare(global)?),
+            Self::Receive(args) => Prepared::Receive(args.prepare(global)?),
             Self::Status(args) => Prepared::Status(args.prepare(global)?),
             Self::List(args) => Prepared::List(args.prepare(global)?),
             Self::Show(args) => Prepared::Show(args.prepare(global)?),
@@ -68,7 +72,7 @@ impl Command {
 impl Prepared {
     /// Whether it does several things at once.
     pub(crate) fn wants_threads(&self) -> bool {
-        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_) | Self::Check(_))
+        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_) | Self::Check(_) | Self::Receive(_))
     }
 
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
@@ -79,6 +83,7 @@ impl Prepared {
             Self::Drain(command) => command.run(output.json).await,
             Self::Check(command) => command.run(output).await,
             Self::Routes(command) => command.run(output).await,
+            Self::Receive(command) => command.run().await,
             Self::Status(command) => command.run(output).await,
             Self::List(command) => command.run(output).await,
             Self::Show(command) => command.run(output).await,

@@ -10,8 +10,8 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 const HEADING: &str = "Logs, on stderr";
-const FILTER_HELP: &str = "error, warn, info or debug; by module: warn,postrider_relay=debug [default: info for run, \
-                           warn for drain]";
+const FILTER_HELP: &str = "error, warn, info or debug; by module: warn,postrider_relay=debug [default: info, and warn \
+                           for drain]";
 
 /// How much is said, and in which form.
 #[derive(Debug, clap::Args)]

@@ -47,4 +47,9 @@ async fn keep(shared: &Shared) {
             "dropped history past its retention"
         );
     }
+    if let Ok(events) = shared.ask("prune the inbox", shared.store.prune_inbox(None)).await
+        && events > 0
+    {
+        info!(events, "dropped received events past their retention");
+    }
 }

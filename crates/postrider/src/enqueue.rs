@@ -110,7 +110,7 @@ pub trait Enqueue: sealed::Sealed {
     fn write(self, outbox: &Outbox, messages: &[Message]) -> impl Future<Output = Result<Vec<Enqueued>, Error>> + Send;
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
     #[cfg(feature = "tokio-postgres")]
     impl Sealed for &tokio_postgres::Transaction<'_> {}

@@ -11,8 +11,8 @@ pub enum Error {
     #[error("invalid message: {0}")]
     InvalidMessage(#[from] InvalidMessage),
 
-    /// One message of a batch breaks a rule; nothing was sent to the database.
-    #[error("message {} of the batch is invalid: {source}", index + 1)]
+    /// One message or event of a batch breaks a rule; nothing was sent to the database.
+    #[error("number {} of the batch is invalid: {source}", index + 1)]
     InvalidBatch {
         /// Position in the batch, from 0.
         index: usize,
@@ -20,8 +20,8 @@ pub enum Error {
         source: InvalidMessage,
     },
 
-    /// More messages than one call takes.
-    #[error("a batch of {count} messages is too large: enqueue at most {max} in one call")]
+    /// More messages or events than one call takes.
+    #[error("a batch of {count} is too large: give at most {max} in one call")]
     BatchTooLarge {
         /// How many were given.
         count: usize,
@@ -260,6 +260,12 @@ pub enum InvalidMessage {
         /// The tenant it should begin with.
         tenant_id: Uuid,
     },
+    /// A lane counts from 1.
+    #[error("sequence_id {sequence_id} is not a number of a lane: they begin at 1")]
+    Sequence {
+        /// What was given.
+        sequence_id: i64,
+    },
     /// A time or delay that the database cannot hold.
     #[error("{field} is out of range")]
     TimeOutOfRange {
@@ -314,8 +320,9 @@ impl From<sqlx::Error> for Error {
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> {
     match sqlstate {
-        // 23514 is a CHECK under the functions' own checks: both say that the input breaks a rule.
-        code if code.starts_with("22") || code == "23514" => {
+        // 23514 is a CHECK under the functions' own checks, and 54 a limit of PostgreSQL's own, such as how deep JSON is
+        // nested: all say that the input breaks a rule.
+        code if code.starts_with("22") || code.starts_with("54") || code == "23514" => {
             Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
         }
         "42501" => Some(Error::Denied { message: message.to_owned() }),

@@ -22,6 +22,7 @@
 mod backoff;
 mod enqueue;
 mod error;
+mod inbox;
 mod inspect;
 mod lifecycle;
 mod message;
@@ -34,12 +35,14 @@ mod store;
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
     pub use crate::enqueue::rusqlite::{enqueue, enqueue_many};
+    pub use crate::inbox::rusqlite::{prune_inbox, receive, receive_many};
     pub use crate::store::sqlite::migrate;
 }
 
 pub use crate::backoff::Backoff;
 pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
+pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
     AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
 };

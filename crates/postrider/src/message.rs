@@ -223,7 +223,7 @@ impl Message {
     }
 }
 
-fn check_name(field: &'static str, name: &str, max: usize) -> Result<(), InvalidMessage> {
+pub(crate) fn check_name(field: &'static str, name: &str, max: usize) -> Result<(), InvalidMessage> {
     if name.is_empty() {
         return Err(InvalidMessage::Empty { field });
     }

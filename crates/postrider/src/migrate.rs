@@ -23,8 +23,10 @@ struct Migration {
 
 const BOOTSTRAP: &str = include_str!("../sql/postgres/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") },
+    Migration { version: 2, name: "inbox", sql: include_str!("../sql/postgres/migrations/0002_inbox.sql") },
+];
 
 /// Nothing that somebody put into `public` is called by a migration.
 const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp";
@@ -54,6 +56,9 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/replay.sql"),
     include_str!("../sql/postgres/functions/configure_sink.sql"),
     include_str!("../sql/postgres/functions/partitions.sql"),
+    include_str!("../sql/postgres/functions/receive_many.sql"),
+    include_str!("../sql/postgres/functions/receive.sql"),
+    include_str!("../sql/postgres/functions/prune_inbox.sql"),
 ];
 
 const VIEWS: &[(&str, &str)] = &[

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::enqueue::Enqueued;
 use crate::error::Error;
+use crate::inbox::Event;
 use crate::inspect::Inspect;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome};
 use crate::message::Message;
@@ -58,6 +59,16 @@ pub trait Store: Inspect + Send + Sync {
 
     /// Drops history older than this (the store's retention if `None`), and never anything undelivered.
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
+
+    /// unknown → received, and its message → pending. Receives each event and enqueues the message beside it if the event
+    /// came for the first time, all in one transaction: nothing is lost between the two, and nothing comes twice. Answers
+    /// in their order, true for the first time. A consumer that does work of its own receives in its own transaction
+    /// instead: see [`crate::Inbox`].
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error>;
+
+    /// Deletes received events older than this (the inbox's retention if `None`), batch by batch; lanes remember their
+    /// numbers. Returns how many. See [`crate::Inbox`].
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error>;
 
     /// Makes room for the messages of the next days, where the store needs that. Returns how many partitions are new.
     async fn make_partitions(&self) -> Result<u64, Error>;

@@ -210,7 +210,7 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     };
     output.line(format!("functions  {functions}"))?;
     let roles = match &status.role_prefix {
-        Some(prefix) => format!("{prefix}_owner, _producer, _relay, _control, _auditor"),
+        Some(prefix) => format!("{prefix}_owner, _producer, _receiver, _relay, _control, _auditor"),
         None => "none (see `postrider migrate roles`)".to_owned(),
     };
     output.line(format!("roles      {roles}"))?;
@@ -295,21 +295,23 @@ fn print_roles(roles: &Roles, schema: &Schema, output: &mut Output) -> Result<Ex
     struct RolesDocument<'a> {
         owner: &'a str,
         producer: &'a str,
+        receiver: &'a str,
         relay: &'a str,
         control: &'a str,
         auditor: &'a str,
     }
-    let Roles { owner, producer, relay, control, auditor } = roles;
+    let Roles { owner, producer, receiver, relay, control, auditor } = roles;
     if output.json {
         output.json(&Document {
             schema: schema.as_str(),
-            roles: RolesDocument { owner, producer, relay, control, auditor },
+            roles: RolesDocument { owner, producer, receiver, relay, control, auditor },
         })?;
         return Ok(ExitCode::Ok);
     }
     let rows = [
         (owner, "owns everything, cannot log in"),
         (producer, "may enqueue, and nothing else"),
+        (receiver, "may note what it received"),
         (relay, "may claim, complete and keep house"),
         (control, "reads everything, acts on dead letters"),
         (auditor, "reads everything but the sequences"),

@@ -13,6 +13,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("routes", &["routes"]),
     ("routes_add", &["routes", "add"]),
     ("routes_remove", &["routes", "remove"]),
+    ("receive", &["receive"]),
     ("migrate", &["migrate"]),
     ("migrate_up", &["migrate", "up"]),
     ("migrate_status", &["migrate", "status"]),

@@ -13,5 +13,6 @@ mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
+mod receive;
 mod signals;
 mod sqlite;

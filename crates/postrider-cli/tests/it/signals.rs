@@ -76,7 +76,9 @@ async fn the_first_signal_ends_it_in_good_order() {
         for signal in ["-INT", "-TERM"] {
             let mut running = Running::start(&outbox, &["--rate", "1", "--worker-id", "site-7"]);
             let first = &running.said[running.said.len() - 1];
-            for part in ["sinks=\"default (stdout)\"", "lease=\"2m 00s\"", "poll=\"500ms\"", "listening", "worker=\"site-7\""] {
+            for part in
+                ["sinks=\"default (stdout)\"", "lease=\"2m 00s\"", "poll=\"500ms\"", "listening", "worker=\"site-7\""]
+            {
                 assert!(first.contains(part), "{part} is not in: {first}");
             }
             assert!(first.contains("store=\"sqlite:") || first.contains("store=\"postgres://127.0.0.1:"), "{first}");

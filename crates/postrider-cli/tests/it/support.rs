@@ -106,6 +106,12 @@ pub(crate) struct Outbox {
     _sqlite: Option<TempDir>,
 }
 
+impl Outbox {
+    pub(crate) fn of(database: Database) -> Self {
+        Self { url: database.url(), _postgres: Some(database), _sqlite: None }
+    }
+}
+
 /// One of each kind, both empty.
 pub(crate) async fn outboxes() -> [Outbox; 2] {
     let database = postrider_testkit::database().await;
@@ -113,10 +119,7 @@ pub(crate) async fn outboxes() -> [Outbox; 2] {
     let url = format!("sqlite:{}/outbox.db", directory.path().display());
     // Made beforehand, so that no test sees the note about it.
     assert_eq!(run_at(&url, &["drain"]).code, 0);
-    [
-        Outbox { url: database.url(), _postgres: Some(database), _sqlite: None },
-        Outbox { url, _postgres: None, _sqlite: Some(directory) },
-    ]
+    [Outbox::of(database), Outbox { url, _postgres: None, _sqlite: Some(directory) }]
 }
 
 /// The answer of a query, as psql prints it.

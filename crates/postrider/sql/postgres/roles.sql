@@ -3,6 +3,7 @@
 -- --prefix says otherwise). Roles belong to the whole server; give them to login roles with GRANT.
 --
 -- producer  may enqueue, and nothing else          relay    may claim, complete and keep house, not rewrite
+-- receiver  may note what it received
 -- control   reads everything, acts on dead letters auditor  reads everything but the sequences
 -- owner     NOLOGIN; owns schema, tables and functions, which run with its rights
 
@@ -10,14 +11,20 @@ revoke all on schema :"schema" from public;
 revoke all on all tables in schema :"schema" from public;
 revoke all on all functions in schema :"schema" from public;
 
-revoke all on all tables in schema :"schema" from :"producer", :"relay", :"control", :"auditor";
-revoke all on all functions in schema :"schema" from :"producer", :"relay", :"control", :"auditor";
-grant usage on schema :"schema" to :"producer", :"relay", :"control", :"auditor";
+revoke all on all tables in schema :"schema" from :"producer", :"receiver", :"relay", :"control", :"auditor";
+revoke all on all functions in schema :"schema" from :"producer", :"receiver", :"relay", :"control", :"auditor";
+grant usage on schema :"schema" to :"producer", :"receiver", :"relay", :"control", :"auditor";
 
 grant execute on function
     :"schema".enqueue(text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric),
     :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[])
     to :"producer", :"control";
+
+grant execute on function
+    :"schema".receive(uuid, uuid, text, text, bigint),
+    :"schema".receive_many(uuid[], uuid[], text[], text[], bigint[]),
+    :"schema".prune_inbox(numeric, integer)
+    to :"receiver";
 
 grant execute on function
     :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer),
@@ -29,6 +36,7 @@ grant execute on function
     :"schema".repair_expired_leases(integer),
     :"schema".make_partitions(integer),
     :"schema".prune(numeric, integer),
+    :"schema".prune_inbox(numeric, integer),
     :"schema".sleep(text, numeric),
     :"schema".woke(text),
     -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added when it starts.
@@ -36,7 +44,7 @@ grant execute on function
     :"schema".add_route(text, text, text)
     to :"relay";
 grant select on :"schema".status, :"schema".in_flight, :"schema".lanes to :"relay";
-grant execute on function :"schema".schema_version() to :"producer", :"relay", :"control", :"auditor";
+grant execute on function :"schema".schema_version() to :"producer", :"receiver", :"relay", :"control", :"auditor";
 -- Views check the rights to their functions against the reader.
 grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";
 
@@ -50,7 +58,8 @@ grant execute on function
     :"schema".add_route(text, text, text),
     :"schema".remove_route(text, text, text),
     :"schema".make_partitions(integer),
-    :"schema".prune(numeric, integer)
+    :"schema".prune(numeric, integer),
+    :"schema".prune_inbox(numeric, integer)
     to :"control";
 grant select on all tables in schema :"schema" to :"control", :"auditor";
 revoke all on :"schema".lane_sequence from :"auditor";

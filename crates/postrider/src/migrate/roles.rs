@@ -16,6 +16,8 @@ pub struct Roles {
     pub owner: String,
     /// May enqueue, and nothing else.
     pub producer: String,
+    /// May note what it received.
+    pub receiver: String,
     /// May claim, complete and keep house.
     pub relay: String,
     /// Reads everything, acts on dead letters.
@@ -32,16 +34,18 @@ impl Roles {
         Self {
             owner: name("owner"),
             producer: name("producer"),
+            receiver: name("receiver"),
             relay: name("relay"),
             control: name("control"),
             auditor: name("auditor"),
         }
     }
 
-    fn pairs(&self) -> [(&'static str, &str); 5] {
+    fn pairs(&self) -> [(&'static str, &str); 6] {
         [
             ("owner", &self.owner),
             ("producer", &self.producer),
+            ("receiver", &self.receiver),
             ("relay", &self.relay),
             ("control", &self.control),
             ("auditor", &self.auditor),

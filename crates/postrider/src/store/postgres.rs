@@ -18,6 +18,7 @@ use uuid::Uuid;
 use self::connect::Dial;
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::Error;
+use crate::inbox::{Event, Inbox};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::migrate;
@@ -37,6 +38,9 @@ pub struct PostgresStore {
 /// How many blocked lanes a claim looks at before it stops; a thorough one looks at this many.
 const THOROUGH_HOPS: i32 = 1_000_000;
 const USUAL_HOPS: i32 = 2_000;
+
+/// Received events that go in one transaction of a prune.
+const INBOX_BATCH: u32 = 10_000;
 
 impl PostgresStore {
     /// Connects, and checks that the schema is one this build understands.
@@ -290,6 +294,40 @@ impl Store for PostgresStore {
             rest_deleted: count("rest_deleted")?,
             dedupe_deleted: count("dedupe_deleted")?,
         })
+    }
+
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
+        let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
+        enqueue::check_many(&messages)?;
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let work = lent.connection.as_deref_mut().map(|connection| async move {
+            let tx = connection.transaction().await?;
+            let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;
+            let new: Vec<Message> =
+                messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
+            Outbox::new(self.schema.clone()).enqueue_many(&*tx, &new).await?;
+            tx.commit().await?;
+            Ok::<_, Error>(first)
+        });
+        let done = futures_util::future::OptionFuture::from(work).await.transpose();
+        lent.answered = true;
+        Ok(done?.unwrap_or_default())
+    }
+
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
+        let mut pruned = 0;
+        loop {
+            let deleted = self
+                .count(
+                    "select outbox.prune_inbox(older_than_seconds => $1::text::numeric, batch_size => $2)",
+                    &[(&older_than.map(seconds), Type::TEXT), (&int(INBOX_BATCH), Type::INT4)],
+                )
+                .await?;
+            pruned += deleted;
+            if deleted < u64::from(INBOX_BATCH) {
+                return Ok(pruned);
+            }
+        }
     }
 
     async fn make_partitions(&self) -> Result<u64, Error> {

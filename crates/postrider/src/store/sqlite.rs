@@ -5,14 +5,14 @@
 mod bury;
 mod claim;
 mod complete;
-mod input;
+pub(crate) mod input;
 mod inspect;
 mod listen;
 mod migrate;
 mod open;
 mod operate;
 mod session;
-mod statement;
+pub(crate) mod statement;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +25,15 @@ use self::session::{Session, Thread};
 use self::statement::{execute, sql};
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
+use crate::inbox::{self, Event};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
 use crate::message::Message;
 use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
 
 pub use self::migrate::migrate;
+
+/// Received events that go in one transaction of a prune.
+const INBOX_BATCH: u32 = 1_000;
 
 /// An outbox in a SQLite file. Cheap to clone; its threads end with the last clone.
 #[derive(Clone)]
@@ -155,6 +159,35 @@ impl Store for SqliteStore {
             let deleted = self.write(operate::prune_dedupe).await?;
             pruned.dedupe_deleted += deleted;
             if deleted < operate::PRUNE_BATCH as u64 {
+                return Ok(pruned);
+            }
+        }
+    }
+
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
+        let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
+        enqueue::check_many(&messages)?;
+        self.write(move |session| {
+            session.write(|tx, _| {
+                let first = inbox::rusqlite::receive_many(tx, &events)?;
+                let new: Vec<Message> =
+                    messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
+                enqueue::rusqlite::enqueue_many(tx, &new)?;
+                Ok(first)
+            })
+        })
+        .await
+    }
+
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
+        older_than.map_or(Ok(()), input::age)?;
+        let mut pruned = 0;
+        loop {
+            let deleted = self
+                .write(move |session| session.write(|tx, _| inbox::rusqlite::prune_inbox(tx, older_than, INBOX_BATCH)))
+                .await?;
+            pruned += deleted;
+            if deleted < u64::from(INBOX_BATCH) {
                 return Ok(pruned);
             }
         }

@@ -11,6 +11,7 @@ mod costs;
 mod enqueue;
 mod house;
 mod identities;
+mod inbox;
 mod input;
 mod inspect;
 mod lanes;

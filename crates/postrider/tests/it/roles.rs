@@ -12,10 +12,11 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
-const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered prune release renew \
+const RECEIVER: &str = "prune_inbox receive receive_many schema_version";
+const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered prune prune_inbox release renew \
                      repair_expired_leases schema_version sleep woke";
 const CONTROL: &str = "add_route configure_sink discard enqueue enqueue_many make_partitions message_id_time prune \
-                       redrive remove_route repair_expired_leases replay schema_version unclaim_stuck";
+                       prune_inbox redrive remove_route repair_expired_leases replay schema_version unclaim_stuck";
 const AUDITOR: &str = "message_id_time schema_version";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
@@ -98,6 +99,23 @@ async fn a_producer_may_enqueue_and_nothing_else() {
         outbox.attempt set attempt_no = 2; create table outbox.mine (a int); create function outbox.mine() \
         returns int language sql as 'select 1'";
     assert_denied(&producer, denied).await;
+    assert_eq!(contents(&admin, "outbox").await, before);
+}
+
+/// Proves P7: a receiver may note what it received, and nothing else.
+#[tokio::test]
+async fn a_receiver_may_receive_and_nothing_else() {
+    let (database, admin) = with_roles().await;
+    let receiver = login(&database, &admin, "outbox_receiver").await;
+    assert_eq!(executable(&receiver).await, RECEIVER);
+    assert_eq!(table_rights(&receiver).await, BTreeSet::new());
+    for call in ["receive(gen_random_uuid())", "receive_many(array[gen_random_uuid()])", "prune_inbox()"] {
+        assert_eq!(try_sql(&receiver, &format!("select outbox.{call}")).await, "00000", "{call}");
+    }
+    assert_eq!(number(&admin, "select count(*) from outbox.inbox").await, 2);
+    let before = contents(&admin, "outbox").await;
+    assert_tables_denied(&admin, &receiver, |_| false).await;
+    assert_denied(&receiver, "select outbox.enqueue('t', '1'); select from outbox.claim('w', 1, 1)").await;
     assert_eq!(contents(&admin, "outbox").await, before);
 }
 
@@ -248,9 +266,9 @@ async fn nobody_truncates() {
     let (_database, admin) = with_roles().await;
     let sql = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                and c.relkind in ('r', 'p') and (c.relispartition or c.relname in \
-               ('message', 'delivery', 'attempt', 'dead_letter', 'lane_sequence', 'dedupe')) order by 1";
+               ('message', 'delivery', 'attempt', 'dead_letter', 'lane_sequence', 'dedupe', 'inbox', 'inbox_lane')) order by 1";
     let tables = texts(&admin, sql).await;
-    assert!(tables.len() > 6 + 2, "partitions are among them: {tables:?}");
+    assert!(tables.len() > 8 + 2, "partitions are among them: {tables:?}");
     for role in ["postgres", "outbox_owner"] {
         admin.batch_execute(&format!("set role {role}")).await.unwrap();
         for table in &tables {

@@ -61,14 +61,14 @@ pub(super) fn sleep(at_most: Duration) -> Result<(), Error> {
     refuse(at_most.as_micros() > 0 && at_most <= LONGEST_LEASE, "seconds must be more than 0 and at most 86400")
 }
 
-pub(super) fn age(older_than: Duration) -> Result<(), Error> {
+pub(crate) fn age(older_than: Duration) -> Result<(), Error> {
     refuse(
         older_than <= Duration::from_secs(limit::DELAY_SECONDS),
         "older_than_seconds must be between 0 and 3155760000",
     )
 }
 
-pub(super) fn batch_size(batch_size: u32) -> Result<(), Error> {
+pub(crate) fn batch_size(batch_size: u32) -> Result<(), Error> {
     refuse(batch_size >= 1, "batch_size must be at least 1")
 }
 

@@ -18,8 +18,10 @@ struct Migration {
 
 const BOOTSTRAP: &str = include_str!("../../../sql/sqlite/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") },
+    Migration { version: 2, name: "inbox", sql: include_str!("../../../sql/sqlite/migrations/0002_inbox.sql") },
+];
 
 /// In the order they are made.
 const VIEWS: &[(&str, &str)] = &[

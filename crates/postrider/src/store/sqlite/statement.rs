@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use crate::error::Error;
 
-pub(super) type Parameters<'a> = &'a [(&'a str, &'a dyn ToSql)];
+pub(crate) type Parameters<'a> = &'a [(&'a str, &'a dyn ToSql)];
 
 /// The text of a statement file.
 macro_rules! sql {
@@ -15,15 +15,15 @@ macro_rules! sql {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
     };
 }
-pub(super) use sql;
+pub(crate) use sql;
 
 /// Runs a statement that writes; how many rows it wrote.
-pub(super) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
+pub(crate) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
     Ok(connection.prepare_cached(sql)?.execute(parameters)?)
 }
 
 /// The first row, if there is one.
-pub(super) fn first<T>(
+pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
     parameters: Parameters<'_>,
@@ -33,7 +33,7 @@ pub(super) fn first<T>(
 }
 
 /// Every row.
-pub(super) fn all<T>(
+pub(crate) fn all<T>(
     connection: &Connection,
     sql: &str,
     parameters: Parameters<'_>,
@@ -45,7 +45,7 @@ pub(super) fn all<T>(
 }
 
 /// SQLite's clock, in microseconds since 1970.
-pub(super) fn now(connection: &Connection) -> Result<i64, Error> {
+pub(crate) fn now(connection: &Connection) -> Result<i64, Error> {
     Ok(connection.prepare_cached(sql!("clock"))?.query_row([], |row| row.get(0))?)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn micros_of(time: SystemTime) -> i64 {
     }
 }
 
-pub(super) fn micros(duration: Duration) -> i64 {
+pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 

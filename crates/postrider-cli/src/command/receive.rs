@@ -1,0 +1,148 @@
+//! `postrider receive`: takes batches of events over HTTP, tells those that come again, and enqueues the rest in this
+//! database's own outbox, so that `postrider run` carries them on. The address, the token and the limits are settled
+//! here; the requests are answered in `receive/server.rs`. It delivers nothing.
+
+mod batch;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::Store;
+use tokio::net::TcpListener;
+use tracing::{info, warn};
+
+use self::server::{Server, Token};
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, Result};
+use crate::log::{LogOptions, Logs};
+use crate::options::Global;
+use crate::signals::Stop;
+use crate::store::{Address, Missing};
+use crate::{humane, output};
+
+const TOKEN_VARIABLE: &str = "POSTRIDER_RECEIVE_TOKEN";
+
+/// How long requests that are on their way may take after a signal.
+const GRACE: Duration = Duration::from_secs(25);
+/// Between two looks for received events past their retention. A relay on the same database does the same.
+const PRUNE_EVERY: Duration = Duration::from_mins(10);
+
+const AFTER_HELP: &str = "\
+POST /api/v1/edge/batch takes {\"events\": [{\"event_id\", \"tenant_id\",
+\"event_type\", \"occurred_at\", \"payload\", ...}]}, plain or gzip, and answers for
+each event: accepted, duplicate, rejected or retry. An accepted event is in this
+database's outbox, once; `postrider run` delivers it. GET /healthz asks whether
+the database answers. See docs/inbox.md.
+
+POSTRIDER_RECEIVE_TOKEN: what senders must give as `Authorization: Bearer ...`.
+Without it only this machine is listened to. Encryption is a proxy's work.
+
+SIGINT or SIGTERM: no new requests, those on their way finish; exit code 0. A
+second signal ends at once (130 or 143), and no event is half done.
+
+Examples:
+  postrider receive
+  postrider receive --listen 127.0.0.1:8080 --database-url sqlite:inbox.db
+  POSTRIDER_RECEIVE_TOKEN=... postrider receive --listen 0.0.0.0:7434
+  curl -H 'Content-Type: application/json' -d @batch.json \\
+    http://127.0.0.1:7434/api/v1/edge/batch";
+
+/// Receive batches of events over HTTP, each event once, and enqueue them
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Where to listen; other machines only with a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7434")]
+    listen: SocketAddr,
+    /// The largest batch, unpacked: 512KiB, 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = humane::parse_size)]
+    max_body: usize,
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+pub(crate) struct Prepared {
+    address: Address,
+    listen: SocketAddr,
+    max_body: usize,
+    token: Option<Token>,
+    logs: Logs,
+}
+
+impl Args {
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        let logs = self.log.prepare("info")?;
+        let token = token()?;
+        if token.is_none() && !self.listen.ip().is_loopback() {
+            return Err(Failure::usage(format!(
+                "{} can be reached from other machines, and no token is set",
+                self.listen
+            ))
+            .hint(format!("set {TOKEN_VARIABLE}, or listen on 127.0.0.1 behind a proxy that asks who calls")));
+        }
+        Ok(Prepared { address: global.address()?, listen: self.listen, max_body: self.max_body, token, logs })
+    }
+}
+
+/// From the environment alone: an argument can be seen by everybody on the machine.
+fn token() -> Result<Option<Token>> {
+    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
+    match token.into_string() {
+        Ok(token) if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(Token(token))),
+        _ => Err(Failure::usage(format!("{TOKEN_VARIABLE} is empty, or holds what no HTTP header can"))
+            .hint("give it letters, digits and punctuation, or unset it")),
+    }
+}
+
+impl Prepared {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let Self { address, listen, max_body, token, logs } = self;
+        let opened = address.open(Missing::Create).await?;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            Failure::new(ExitCode::Failure, format!("cannot listen on {listen}: {error}"))
+                .hint("is another program there? Give another address with --listen")
+        })?;
+        let listening = listener.local_addr().unwrap_or(listen);
+        logs.start();
+        let stop = Stop::on_signals(|| ())?;
+        if let Some(words) = opened.created_words() {
+            info!("{words}");
+        }
+        info!(
+            store = output::printable(&opened.place),
+            address = %listening,
+            token = if token.is_some() { "asked for" } else { "none" },
+            "receiving"
+        );
+        tokio::spawn(prune(Arc::clone(&opened.store)));
+        let server = Arc::new(Server::new(opened.store, token, max_body));
+        let asked = stop.token.clone();
+        let serving = axum::serve(listener, server::routes(Arc::clone(&server)))
+            .with_graceful_shutdown(async move { asked.cancelled().await });
+        let grace = async {
+            stop.token.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            ended = serving => ended.map_err(|error| Failure::new(ExitCode::Failure, format!("cannot serve: {error}")))?,
+            () = grace => warn!("requests did not end in {}: their events are sent again", humane::span(GRACE)),
+        }
+        info!("stopped: {}", server.account());
+        Ok(ExitCode::Ok)
+    }
+}
+
+/// The receiving side may have no relay that does it.
+async fn prune(store: Arc<dyn Store>) {
+    let mut every = tokio::time::interval(PRUNE_EVERY);
+    loop {
+        every.tick().await;
+        match store.prune_inbox(None).await {
+            Ok(0) => {}
+            Ok(events) => info!(events, "dropped received events past their retention"),
+            Err(error) => warn!("cannot prune the inbox: {}", output::printable(&error.in_short())),
+        }
+    }
+}

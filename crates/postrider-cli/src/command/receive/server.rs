@@ -1,0 +1,260 @@
+//! Answers the requests of `postrider receive`. Every answer is JSON. A batch is one transaction of the store; only if
+//! the store refuses something in it is it halved until the bad event stands alone, so that it harms no other. What is not
+//! known to be committed is never called accepted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use postrider::{Error, Event, MAX_BATCH_MESSAGES, Message, Store};
+use serde::Serialize;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tower_http::decompression::RequestDecompressionLayer;
+use tracing::{debug, warn};
+
+use super::batch::{self, Answer, Arrival, Rejection, Status};
+use crate::{humane, output};
+
+/// The path that the edge's forwarders know.
+const BATCH_PATH: &str = "/api/v1/edge/batch";
+
+/// Requests whose bodies are in memory at once; the next is asked to come again.
+const MAX_REQUESTS: usize = 16;
+/// How long a sender may take for one body.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the store may take for one batch. A batch that was given up is rolled back, or comes again as duplicates.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the store may take to say that it is there.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+/// When to come again.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// What senders must know. Not to be shown: no Debug.
+pub(super) struct Token(pub(super) String);
+
+impl Token {
+    /// Takes as long for a wrong token as for one that is nearly right.
+    fn opens(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (scheme, given) = given.split_once(' ').unwrap_or_default();
+        scheme.eq_ignore_ascii_case("bearer") && bool::from(given.trim().as_bytes().ct_eq(self.0.as_bytes()))
+    }
+}
+
+pub(super) struct Server {
+    store: Arc<dyn Store>,
+    token: Option<Token>,
+    max_body: usize,
+    room: Semaphore,
+    accepted: AtomicU64,
+    duplicates: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Server {
+    pub(super) fn new(store: Arc<dyn Store>, token: Option<Token>, max_body: usize) -> Self {
+        Self {
+            store,
+            token,
+            max_body,
+            room: Semaphore::new(MAX_REQUESTS),
+            accepted: AtomicU64::new(0),
+            duplicates: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+        }
+    }
+
+    /// `accepted 12, duplicates 3, rejected 0`.
+    pub(super) fn account(&self) -> String {
+        let [accepted, duplicates, rejected] = [&self.accepted, &self.duplicates, &self.rejected]
+            .map(|counter| humane::count(counter.load(Ordering::Relaxed)));
+        format!("accepted {accepted}, duplicates {duplicates}, rejected {rejected}")
+    }
+
+    fn count(&self, answers: &[Answer]) {
+        for (counter, status) in [
+            (&self.accepted, Status::Accepted),
+            (&self.duplicates, Status::Duplicate),
+            (&self.rejected, Status::Rejected),
+        ] {
+            let count = answers.iter().filter(|answer| answer.status == status).count();
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(super) fn routes(server: Arc<Server>) -> Router {
+    Router::new()
+        .route(BATCH_PATH, post(receive))
+        .route("/healthz", get(health))
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "not_found", format!("POST events to {BATCH_PATH}")))
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("POST events to {BATCH_PATH}"))
+        })
+        // Behind the unpacking: it is the unpacked body that is bounded.
+        .layer(DefaultBodyLimit::max(server.max_body))
+        .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+        .with_state(server)
+}
+
+async fn health(State(server): State<Arc<Server>>) -> Response {
+    match timeout(HEALTH_TIMEOUT, server.store.now()).await {
+        Ok(Ok(_)) => Json(serde_json::json!({"status": "ok"})).into_response(),
+        Ok(Err(_)) | Err(_) => away("the database does not answer"),
+    }
+}
+
+async fn receive(State(server): State<Arc<Server>>, request: Request) -> Response {
+    if server.token.as_ref().is_some_and(|token| !token.opens(request.headers())) {
+        let mut answer =
+            refuse(StatusCode::UNAUTHORIZED, "unauthorized", "give the token as Authorization: Bearer ...");
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return answer;
+    }
+    if let Err(words) = check_type(request.headers()) {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words);
+    }
+    let Ok(_place) = server.room.try_acquire() else { return away("too many requests at once") };
+    let body = match timeout(READ_TIMEOUT, Bytes::from_request(request, &())).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let words = format!("the batch is larger than {} bytes: send fewer events", server.max_body);
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", words);
+        }
+        Ok(Err(rejection)) => {
+            let words = format!("the body cannot be read: {}", rejection.body_text());
+            return refuse(StatusCode::BAD_REQUEST, "unreadable_body", words);
+        }
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not come in time"),
+    };
+    let arrivals = match batch::read(&body) {
+        Ok(arrivals) if arrivals.len() > MAX_BATCH_MESSAGES => {
+            let words = format!("{} events are too many: send at most {MAX_BATCH_MESSAGES}", arrivals.len());
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_many_events", words);
+        }
+        Ok(arrivals) => arrivals,
+        Err(words) => return refuse(StatusCode::BAD_REQUEST, "invalid_json", words),
+    };
+    match take(&*server.store, arrivals).await {
+        Some(answers) => {
+            server.count(&answers);
+            debug!(events = answers.len(), "answered a batch");
+            answer(answers)
+        }
+        None => away("the database does not answer: nothing of this batch is known to be stored"),
+    }
+}
+
+/// What kind of body this is, by what the sender says.
+fn check_type(headers: &HeaderMap) -> Result<(), &'static str> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim());
+    let kind = text(header::CONTENT_TYPE).and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        return Err("give the batch as Content-Type: application/json");
+    }
+    // After the unpacking: what was gzip has no such header any more.
+    match text(header::CONTENT_ENCODING) {
+        None | Some("identity") => Ok(()),
+        Some(_) => Err("give the batch plain, or as Content-Encoding: gzip"),
+    }
+}
+
+/// Stores what keeps the rules. `None`: the store is away, and the sender should send all of it again.
+async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> {
+    let good: Vec<(Event, Message)> =
+        arrivals.iter().filter_map(|arrival| arrival.content.as_ref().ok().cloned()).collect();
+    let mut outcomes = match forward(store, &good).await {
+        Ok(first) => first.into_iter().map(|first| Ok(status(first))).collect(),
+        // Something in it breaks a rule that only the store knows, such as JSON that is nested too deeply for it.
+        Err(Some(Error::Refused { .. })) => in_halves(store, &good).await,
+        Err(_) => return None,
+    }
+    .into_iter();
+    let answers = arrivals
+        .into_iter()
+        .map(|Arrival { event_id, content }| match content {
+            Err(why) => Answer::rejected(event_id, why),
+            Ok(_) => match outcomes.next() {
+                Some(Ok(status)) => Answer::plain(event_id, status),
+                Some(Err(why)) => Answer::rejected(event_id, why),
+                None => Answer::plain(event_id, Status::Retry),
+            },
+        })
+        .collect();
+    Some(answers)
+}
+
+/// In halves, and those in halves, until each event that is refused stands alone; in order, so that lanes keep theirs. When
+/// the store goes away or time is up, what is left is to be sent again.
+async fn in_halves(store: &dyn Store, good: &[(Event, Message)]) -> Vec<Result<Status, Rejection>> {
+    let give_up_at = Instant::now() + STORE_TIMEOUT;
+    let mut outcomes = Vec::with_capacity(good.len());
+    let (left, right) = good.split_at(good.len() / 2);
+    let mut waiting = vec![right, left];
+    while let Some(part) = waiting.pop() {
+        if Instant::now() >= give_up_at {
+            break;
+        }
+        match forward(store, part).await {
+            Ok(first) => outcomes.extend(first.into_iter().map(|first| Ok(status(first)))),
+            Err(Some(Error::Refused { message, .. })) if part.len() == 1 => {
+                outcomes.push(Err(Rejection::by_the_store(message)));
+            }
+            Err(Some(Error::Refused { .. })) => {
+                let (left, right) = part.split_at(part.len() / 2);
+                waiting.extend([right, left]);
+            }
+            Err(_) => break,
+        }
+    }
+    outcomes
+}
+
+/// `Err(None)`: it took too long.
+async fn forward(store: &dyn Store, good: &[(Event, Message)]) -> Result<Vec<bool>, Option<Error>> {
+    if good.is_empty() {
+        return Ok(Vec::new());
+    }
+    let done = timeout(STORE_TIMEOUT, store.forward(good)).await;
+    match &done {
+        Ok(Ok(_) | Err(Error::Refused { .. })) => {}
+        Ok(Err(error)) => warn!("cannot store a batch: {}", output::printable(&error.in_short())),
+        Err(_) => warn!("the database took longer than {} for a batch", humane::span(STORE_TIMEOUT)),
+    }
+    done.map_err(|_| None)?.map_err(Some)
+}
+
+fn status(first: bool) -> Status {
+    if first { Status::Accepted } else { Status::Duplicate }
+}
+
+fn answer(results: Vec<Answer>) -> Response {
+    #[derive(Serialize)]
+    struct Document {
+        results: Vec<Answer>,
+    }
+    let all_well = results.iter().all(|answer| matches!(answer.status, Status::Accepted | Status::Duplicate));
+    let code = if all_well { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+    (code, Json(Document { results })).into_response()
+}
+
+fn refuse(code: StatusCode, word: &'static str, message: impl Into<String>) -> Response {
+    let message: String = message.into();
+    (code, Json(serde_json::json!({"error": {"code": word, "message": message}}))).into_response()
+}
+
+/// 503, with the time to wait.
+fn away(words: &'static str) -> Response {
+    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", words);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+    answer
+}
