@@ -23,7 +23,7 @@ impl Running {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut running = Self { child, stdout, stderr, said: Vec::new() };
-        running.wait_for("delivering ");
+        running.wait_for("delivering");
         running
     }
 
