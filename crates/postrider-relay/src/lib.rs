@@ -51,6 +51,8 @@ pub use crate::relay::{Relay, RelayBuilder};
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "kafka")]
+pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
 pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};
