@@ -3,11 +3,14 @@
 //!
 //! **Order.** What keeps the messages of a lane in order, in this sink and in librdkafka 2.12 (read in its source, and
 //! tried with injected errors):
-//! - A wave holds of each lane only what goes to one topic under one key, that is to one partition. What follows waits
-//!   until all of the wave is confirmed.
-//! - One request at a time to a broker (`max.in.flight = 1`), so that what follows a refused record is still here. Sequence
-//!   numbers alone would not do: brokers before Kafka 4.5 take any first number of a producer they do not know
-//!   (KAFKA-14312, KAFKA-15591), and librdkafka then counts the refused record before it as delivered.
+//! - A wave holds of each lane only what goes to one partition, which is found here from the key. What follows waits until
+//!   all of the wave is confirmed.
+//! - A broker that knows a producer takes its records of a partition only without a gap: after a refusal it refuses what
+//!   follows. Before it has taken a record of this producer there, brokers before Kafka 4.5 take any (KAFKA-14312,
+//!   KAFKA-15591): so the first wave to such a partition has one message of each lane.
+//! - One request at a time to a broker (`max.in.flight = 1`): a refusal that passes is then retried before anything that
+//!   follows is sent. With more, a broker that does not know the producer would take what follows, and librdkafka would
+//!   count the refused record as delivered.
 //! - librdkafka retries without end (`message.send.max.retries`), in order, and never gives up a single message
 //!   (`message.timeout.ms = 0`): time is kept here, and when it is over everything is taken back at once.
 //! - A refusal that no retry cures makes the whole producer stop (`enable.gapless.guarantee`) before it sends anything
@@ -22,6 +25,7 @@ mod check;
 mod failure;
 mod flight;
 mod options;
+mod partition;
 mod producers;
 
 use std::sync::Arc;
@@ -36,7 +40,7 @@ use rdkafka::producer::BaseRecord;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use self::batch::{Batch, Ended, Held, Wave};
+use self::batch::{Batch, Ended, Held, Place};
 use self::flight::Flight;
 pub use self::options::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty};
 use self::producers::{Current, Producer, Producers};
@@ -78,48 +82,47 @@ impl KafkaSink {
         Ok(Self { options, producers, apart: Producers::new(config), apart_turn: tokio::sync::Mutex::default() })
     }
 
-    /// Sends a wave. Whether a producer came to an end under it.
-    async fn send(&self, producers: &Producers, batch: &mut Batch<'_>, wave: &Wave) -> bool {
+    /// Sends what may go now; if one has to go alone, that one, by a producer of its own. Whether a producer came to an end
+    /// under it.
+    async fn send(&self, producers: &Producers, batch: &mut Batch<'_>, alone: Option<usize>) -> bool {
         let until = Instant::now() + self.options.timeout;
         let current = match producers.current(until).await {
             Ok(current) => current,
             Err(failure) => {
-                batch.fail_all(&wave.places, &failure);
+                batch.fail_all(&failure);
                 return false;
             }
         };
-        self.find_topics(producers, &current, batch, wave, until).await;
+        self.find_topics(producers, &current, batch, until).await;
+        let mut wave = batch.wave(&current.signs);
+        if alone.is_some() {
+            wave.retain(|place| Some(place.at) == alone);
+        }
         let aloft = Aloft { producers, current, flight: Arc::default() };
-        let sent = aloft.hand_over(batch, wave);
+        let sent = aloft.hand_over(batch, &wave);
+        let signs = &aloft.current.signs;
         let ended = tokio::select! {
-            () = aloft.flight.complete() => Ended::Answered(aloft.current.signs.fatal_code()),
-            () = aloft.current.signs.fatal.cancelled() => {
+            () = aloft.flight.complete() => Ended::Answered(signs.fatal_code()),
+            () = signs.fatal.cancelled() => {
                 aloft.take_back().await;
-                Ended::Answered(aloft.current.signs.fatal_code())
+                Ended::Answered(signs.fatal_code())
             }
             () = tokio::time::sleep_until(until) => {
                 aloft.take_back().await;
-                Ended::TimedOut(aloft.current.signs.failure(self.timed_out()))
+                Ended::TimedOut(signs.failure(self.timed_out()))
             }
         };
-        if sent.is_empty() {
-            // The queue is full of what others have handed over.
+        if sent.is_empty() && !wave.is_empty() {
+            // The queue is full of what others have handed over, or the producer is gone.
             sleep(LOOK_EVERY).await;
         }
-        batch.land(&sent, &aloft.flight.reports(), wave.alone, &ended)
+        batch.land(&sent, &aloft.flight.reports(), alone.is_some(), &ended, signs)
     }
 
-    /// Waits until the topics of a wave are known. What they do not have fails with its topic: a refusal that comes before
+    /// Waits until the topics of a batch are known. What they do not have fails with its topic: a refusal that comes before
     /// anything was handed over holds no other message.
-    async fn find_topics(
-        &self,
-        producers: &Producers,
-        current: &Current,
-        batch: &mut Batch<'_>,
-        wave: &Wave,
-        until: Instant,
-    ) {
-        let topics = batch.topics(wave).into_iter().filter(|topic| !current.signs.knows(topic));
+    async fn find_topics(&self, producers: &Producers, current: &Current, batch: &mut Batch<'_>, until: Instant) {
+        let topics = batch.topics().into_iter().filter(|topic| !current.signs.knows(topic));
         let patience = until.min(Instant::now() + TOPIC_PATIENCE);
         let finding = stream::iter(topics.map(|topic| async move {
             let found = self.find_topic(producers, current, &topic, until, patience).await;
@@ -128,12 +131,13 @@ impl KafkaSink {
         let found: Vec<_> = finding.buffer_unordered(TOPICS_AT_ONCE).collect().await;
         for (topic, found) in found {
             match found {
-                Ok(()) => current.signs.has_found(&topic),
+                Ok(partitions) => current.signs.has_found(&topic, partitions),
                 Err(failure) => batch.fail_topic(&topic, &failure),
             }
         }
     }
 
+    /// How many partitions a topic has.
     async fn find_topic(
         &self,
         producers: &Producers,
@@ -141,15 +145,15 @@ impl KafkaSink {
         topic: &str,
         until: Instant,
         patience: Instant,
-    ) -> Result<(), SinkFailure> {
+    ) -> Result<i32, SinkFailure> {
         loop {
             let slice = METADATA_SLICE.min(until.saturating_duration_since(Instant::now())).max(LOOK_EVERY);
             // Retired by another delivery: what is handed over next comes back at once, and goes to the next producer.
-            let Some(answer) = producers.metadata(current, Some(topic), slice).await else { return Ok(()) };
+            let Some(answer) = producers.metadata(current, Some(topic), slice).await else { return Ok(0) };
             let code = match answer {
                 Ok(metadata) => {
                     match metadata.topics().first().map(|topic| (topic.error(), topic.partitions().len())) {
-                        Some((None, 1..)) => return Ok(()),
+                        Some((None, partitions @ 1..)) => return Ok(i32::try_from(partitions).unwrap_or(i32::MAX)),
                         Some((Some(error), _)) => Code::from(error),
                         _ => Code::LeaderNotAvailable,
                     }
@@ -196,16 +200,14 @@ impl Sink for KafkaSink {
         let until = Instant::now() + self.options.timeout;
         let mut cuts = 0;
         let mut was_apart = false;
-        while let Some(wave) = batch.wave()
-            && Instant::now() < until
-            && cuts <= MAX_CUTS
-        {
-            let cut = if wave.alone {
+        while !batch.is_settled() && Instant::now() < until && cuts <= MAX_CUTS {
+            let alone = batch.next_alone();
+            let cut = if alone.is_some() {
                 let Ok(_turn) = timeout_at(until, self.apart_turn.lock()).await else { break };
                 was_apart = true;
-                self.send(&self.apart, &mut batch, &wave).await
+                self.send(&self.apart, &mut batch, alone).await
             } else {
-                self.send(&self.producers, &mut batch, &wave).await
+                self.send(&self.producers, &mut batch, None).await
             };
             cuts += usize::from(cut);
         }
@@ -230,18 +232,18 @@ struct Aloft<'a> {
 impl Aloft<'_> {
     /// Hands a wave to the producer, and says which of it were taken, in the order of their reports. What was refused has
     /// failed; the rest stays for another wave.
-    fn hand_over(&self, batch: &mut Batch<'_>, wave: &Wave) -> Vec<usize> {
-        let mut sent = Vec::with_capacity(wave.places.len());
+    fn hand_over(&self, batch: &mut Batch<'_>, wave: &[Place]) -> Vec<usize> {
+        let mut sent = Vec::with_capacity(wave.len());
         let mut refused = Vec::new();
         self.producers.with(&self.current, |producer| {
             let mut held = Held::default();
-            for place in wave.places.iter().copied().filter(|place| batch.is_pending(*place)) {
-                let item = batch.item(place);
+            for Place { at, partition } in wave.iter().copied() {
+                let item = batch.item(at);
                 if held.holds(item.message) {
                     continue;
                 }
-                match self.hand(producer, item) {
-                    Ok(()) => sent.push(place),
+                match self.hand(producer, item, partition) {
+                    Ok(()) => sent.push(at),
                     // Of a lane nothing may follow what did not go; so nothing at all follows in this wave.
                     Err(Code::QueueFull) => break,
                     Err(Code::Fatal) => {
@@ -250,23 +252,24 @@ impl Aloft<'_> {
                     }
                     Err(code) => {
                         held.hold(item.message);
-                        refused.push((place, failure::of(code, &item.topic)));
+                        refused.push((at, failure::of(code, &item.topic)));
                     }
                 }
             }
         });
-        for (place, failure) in refused {
-            batch.fail(place, &failure);
+        for (at, failure) in refused {
+            batch.fail(at, &failure);
         }
         sent
     }
 
-    fn hand(&self, producer: &Producer, item: &batch::Item<'_>) -> Result<(), Code> {
+    fn hand(&self, producer: &Producer, item: &batch::Item<'_>, partition: i32) -> Result<(), Code> {
         let headers = envelope::headers(item.message);
         let headers = headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |headers, (key, value)| {
             headers.insert(Header { key, value: Some(value.as_bytes()) })
         });
         let record = BaseRecord::with_opaque_to(&item.topic, Box::new(self.flight.ticket()))
+            .partition(partition)
             .key(item.key.as_bytes())
             .payload(item.message.content.as_bytes())
             .timestamp(milliseconds(item.message.occurred_at))

@@ -10,6 +10,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use super::failure;
 use super::flight::Report;
 use super::options::KafkaOptions;
+use super::producers::Signs;
 use crate::sink::{Receipt, SinkFailure, Verdict};
 
 /// The longest name of a topic that Kafka takes.
@@ -38,11 +39,11 @@ enum State {
     Settled(Verdict),
 }
 
-/// Messages that may be handed over together, grouped by topic.
-pub(super) struct Wave {
-    pub(super) places: Vec<usize>,
-    /// The one message needs a producer of its own.
-    pub(super) alone: bool,
+/// A message of the batch, and the partition it goes to.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) at: usize,
+    pub(super) partition: i32,
 }
 
 /// How the wait for a wave's reports ended.
@@ -76,36 +77,46 @@ impl<'a> Batch<'a> {
         &self.items[place]
     }
 
-    /// Who may go now: of each lane what stands first, as far as it goes to one topic under one key. `None` when all is
-    /// settled.
-    pub(super) fn wave(&self) -> Option<Wave> {
-        let mut runs: HashMap<&str, Option<(&str, &str)>> = HashMap::new();
-        let mut places = Vec::new();
-        for (place, item) in self.items.iter().enumerate() {
-            let State::Pending { alone, .. } = item.state else { continue };
-            let to = (item.topic.as_str(), item.key.as_str());
-            let run = item.message.lane.as_deref().map(|lane| (runs.get(lane).copied(), lane));
-            let goes = match run {
-                None | Some((None, _)) => true,
-                Some((Some(run), _)) => run == Some(to) && !alone && !self.one_of_a_lane,
-            };
-            if goes && alone {
-                return Some(Wave { places: vec![place], alone });
-            }
-            if let Some((_, lane)) = run {
-                runs.insert(lane, goes.then_some(to));
-            }
-            if goes {
-                places.push(place);
-            }
-        }
-        // One topic after the other; a lane's messages of one wave have one topic, so they keep their order.
-        places.sort_by_key(|place| &self.items[*place].topic);
-        (!places.is_empty()).then_some(Wave { places, alone: false })
+    /// Whether there is anything left to send.
+    pub(super) fn is_settled(&self) -> bool {
+        self.items.iter().all(|item| matches!(item.state, State::Settled(_)))
     }
 
-    pub(super) fn topics(&self, wave: &Wave) -> BTreeSet<String> {
-        wave.places.iter().map(|place| self.items[*place].topic.clone()).collect()
+    /// The next message that has to go alone, if there is one. What stands before it in its lane is settled.
+    pub(super) fn next_alone(&self) -> Option<usize> {
+        self.items.iter().position(|item| matches!(item.state, State::Pending { alone: true, .. }))
+    }
+
+    /// The topics of what is left to send.
+    pub(super) fn topics(&self) -> BTreeSet<String> {
+        let pending = self.items.iter().filter(|item| matches!(item.state, State::Pending { .. }));
+        pending.map(|item| item.topic.clone()).collect()
+    }
+
+    /// Who may go now, topic by topic: of each lane what stands first, as far as it goes to one partition whose broker knows
+    /// the producer, and will not take a record after it has refused the one before.
+    pub(super) fn wave(&self, signs: &Signs) -> Vec<Place> {
+        let mut runs: HashMap<&str, Option<(&str, i32)>> = HashMap::new();
+        let mut wave = Vec::new();
+        for (at, item) in self.items.iter().enumerate() {
+            let State::Pending { .. } = item.state else { continue };
+            let (partition, is_known) = signs.place(&item.topic, &item.key);
+            let to = (item.topic.as_str(), partition);
+            if let Some(lane) = item.message.lane.as_deref() {
+                let goes = match runs.get(lane) {
+                    None => true,
+                    Some(run) => *run == Some(to) && is_known && !self.one_of_a_lane,
+                };
+                runs.insert(lane, goes.then_some(to));
+                if !goes {
+                    continue;
+                }
+            }
+            wave.push(Place { at, partition });
+        }
+        // A lane's messages of one wave have one topic, so they keep their order.
+        wave.sort_by_key(|place| &self.items[place.at].topic);
+        wave
     }
 
     pub(super) fn is_pending(&self, place: usize) -> bool {
@@ -126,10 +137,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The same failure for each of these that is not settled.
-    pub(super) fn fail_all(&mut self, places: &[usize], failure: &SinkFailure) {
-        for place in places {
-            self.fail(*place, failure);
+    /// Everything that is left fails.
+    pub(super) fn fail_all(&mut self, failure: &SinkFailure) {
+        for place in 0..self.items.len() {
+            self.fail(place, failure);
         }
     }
 
@@ -143,12 +154,20 @@ impl<'a> Batch<'a> {
     }
 
     /// Takes a wave's reports. Whether some have to be sent again because their producer came to an end.
-    pub(super) fn land(&mut self, sent: &[usize], reports: &[Report], alone: bool, ended: &Ended) -> bool {
+    pub(super) fn land(
+        &mut self,
+        sent: &[usize],
+        reports: &[Report],
+        alone: bool,
+        ended: &Ended,
+        signs: &Signs,
+    ) -> bool {
         let mut cut = false;
         for (place, report) in sent.iter().copied().zip(reports) {
             match *report {
                 Report::Delivered { partition, offset } => {
                     let topic = &self.items[place].topic;
+                    signs.has_taken(topic, partition);
                     let at = if offset < 0 { String::new() } else { format!("@{offset}") };
                     let reference = Some(format!("{topic}/{partition}{at}"));
                     self.items[place].state = State::Settled(Verdict::Delivered(Receipt { reference, code: None }));

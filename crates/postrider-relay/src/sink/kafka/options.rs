@@ -224,8 +224,6 @@ impl KafkaOptions {
             .set("max.in.flight.requests.per.connection", "1")
             .set("message.timeout.ms", "0")
             .set("message.send.max.retries", i32::MAX.to_string())
-            // The partition that a Java client finds for the same key.
-            .set("partitioner", "murmur2_random")
             .set("linger.ms", LINGER_MS)
             .set("queue.buffering.max.kbytes", QUEUE_KBYTES)
             .set("reconnect.backoff.max.ms", RECONNECT_MAX_MS);
@@ -286,16 +284,13 @@ const NOT_PASSED_THROUGH: [(&[&str], &str); 9] = [
         &["delivery.report.only.error", "transactional.id"],
         "the sink needs a report of each message, outside transactions",
     ),
-    (&["log.queue", "enable.random.seed", "opaque"], "the library sets it itself"),
+    (&["partitioner"], "the sink finds the partition of a key as a Java client does"),
 ];
 
 fn look_at_property(name: &str, value: &str) -> Result<(), Error> {
     let refused = NOT_PASSED_THROUGH.iter().find(|(names, _)| names.contains(&name));
     let reason = if let Some((_, reason)) = refused {
         format!("the Kafka property {name} cannot be set: {reason}")
-    } else if name == "partitioner" && value.eq_ignore_ascii_case("random") {
-        "the Kafka property partitioner must not be random: the messages of a lane would be spread over partitions"
-            .to_owned()
     } else if let Some(what) = wants_tls(name, value) {
         format!(
             "{what} needs TLS, which this program was built without; build it with the cargo feature kafka-tls of \

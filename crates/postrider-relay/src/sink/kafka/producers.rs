@@ -2,7 +2,7 @@
 //! said beside its answers. Whoever retires a producer takes back everything that was handed to it: what is on the wire is
 //! on the wire, nothing else is sent. Its end is waited for on a thread of its own, because it blocks.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,10 +18,15 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::flight::{Report, Ticket};
+use super::partition;
 use crate::sink::SinkFailure;
 
 /// Producers of one sink at a time: one in use, the others on their way out.
 const MAX_PRODUCERS: usize = 4;
+/// A topic may get more partitions.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_mins(5);
+/// Brokers forget a producer that has not sent for a day, unless they are told otherwise.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(30);
 
 /// What a producer has said, for all who use it.
 #[derive(Debug, Default)]
@@ -31,8 +36,16 @@ pub(super) struct Signs {
     /// Why.
     fatal_code: OnceLock<Code>,
     trouble: Mutex<Trouble>,
-    /// Topics that it has found.
-    known: Mutex<HashSet<String>>,
+    topics: Mutex<HashMap<String, Topic>>,
+}
+
+/// A topic that a producer has found.
+#[derive(Debug)]
+struct Topic {
+    partitions: i32,
+    found_at: Instant,
+    /// Partitions that have taken a record of this producer, and when.
+    taken: HashMap<i32, Instant>,
 }
 
 /// The last of each kind since something was delivered.
@@ -47,12 +60,31 @@ impl Signs {
         self.fatal_code.get().copied()
     }
 
+    /// Whether the topic was looked at lately.
     pub(super) fn knows(&self, topic: &str) -> bool {
-        lock(&self.known).contains(topic)
+        lock(&self.topics).get(topic).is_some_and(|topic| topic.found_at.elapsed() < LOOK_AGAIN_AFTER)
     }
 
-    pub(super) fn has_found(&self, topic: &str) {
-        lock(&self.known).insert(topic.to_owned());
+    pub(super) fn has_found(&self, topic: &str, partitions: i32) {
+        let now = Instant::now();
+        let mut topics = lock(&self.topics);
+        let fresh = || Topic { partitions, found_at: now, taken: HashMap::new() };
+        let topic = topics.entry(topic.to_owned()).or_insert_with(fresh);
+        (topic.partitions, topic.found_at) = (partitions, now);
+    }
+
+    /// Where a key goes, and whether that partition's broker knows this producer.
+    pub(super) fn place(&self, topic: &str, key: &str) -> (i32, bool) {
+        let topics = lock(&self.topics);
+        let Some(topic) = topics.get(topic) else { return (0, false) };
+        let partition = partition::of(key.as_bytes(), topic.partitions);
+        (partition, topic.taken.get(&partition).is_some_and(|at| at.elapsed() < FORGOTTEN_AFTER))
+    }
+
+    pub(super) fn has_taken(&self, topic: &str, partition: i32) {
+        if let Some(topic) = lock(&self.topics).get_mut(topic) {
+            topic.taken.insert(partition, Instant::now());
+        }
     }
 
     pub(super) fn is_unauthorized(&self) -> bool {

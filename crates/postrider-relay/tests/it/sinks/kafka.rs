@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider::{Claimed, Content};
-use postrider_relay::{FailureClass, KafkaSink, Sink, SinkFailure, Verdict};
+use postrider_relay::{FailureClass, KafkaProperty, KafkaSink, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver, distinct};
 use postrider_testkit::{Broker as _, Consumer, Kafka};
 use tokio::sync::Mutex;
@@ -30,8 +30,12 @@ struct Nisshi {
 impl Nisshi {
     fn sink_to(&self, topic: &str) -> Arc<dyn Sink> {
         let mut options = options(self.kafka.address(), topic);
-        let limit = postrider_relay::KafkaProperty::Number(MAX_BYTES);
-        options.properties.insert("message.max.bytes".to_owned(), limit);
+        for (name, value) in [
+            ("message.max.bytes", KafkaProperty::Number(MAX_BYTES)),
+            ("allow.auto.create.topics", KafkaProperty::Flag(false)),
+        ] {
+            options.properties.insert(name.to_owned(), value);
+        }
         Arc::new(KafkaSink::new(options).expect("a sink"))
     }
 }

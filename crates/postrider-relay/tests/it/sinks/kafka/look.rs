@@ -43,6 +43,8 @@ async fn a_check_names_what_is_weak() {
     let cluster = MockCluster::new(3).expect("a cluster");
     cluster.create_topic("orders", 4, 3).expect("a topic");
     let mut options = options(&cluster.bootstrap_servers(), "orders");
+    // It does not answer a question for a topic's settings.
+    options.timeout = Duration::from_secs(3);
     let findings = check(options.clone()).await;
     assert!(has(&findings, Level::Works, "3 Kafka brokers answer"), "{findings:?}");
     assert!(has(&findings, Level::Works, "4 partitions with 3 replicas"), "{findings:?}");
