@@ -315,3 +315,104 @@ fn wants_tls(name: &str, value: &str) -> Option<String> {
     };
     (asks && !cfg!(feature = "kafka-tls")).then(|| format!("the Kafka property {name} = {value}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::KafkaSink;
+    use super::*;
+
+    fn read(json: &str) -> Result<KafkaOptions, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    fn with(name: &str, value: &str) -> KafkaOptions {
+        let mut options = KafkaOptions::new("localhost:9092");
+        options.properties.insert(name.to_owned(), value.into());
+        options
+    }
+
+    fn refusal(options: KafkaOptions) -> String {
+        match KafkaSink::new(options) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it was taken"),
+        }
+    }
+
+    #[test]
+    fn brokers_are_enough() {
+        let options = read(r#"{"brokers": "localhost:9092"}"#).expect("options");
+        assert_eq!(format!("{options:?}"), format!("{:?}", KafkaOptions::new("localhost:9092")));
+        assert!(options.idempotent && options.acks == KafkaAcks::All && options.key == KafkaKey::Lane);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let options = read(
+            r#"{"brokers": "a:1,b:2", "topic": "shop.{topic}", "key": "{tenant_id}", "acks": "1", "idempotent": false,
+                "compression": "lz4", "timeout": "5s", "client_id": "shop", "properties": {"linger.ms": 5,
+                "socket.keepalive.enable": true, "sasl.password": {"env": "PASSWORD"}, "sasl.username": "relay"}}"#,
+        )
+        .expect("options");
+        assert_eq!(options.key, KafkaKey::Template("{tenant_id}".parse().expect("a template")));
+        assert_eq!((options.acks, options.compression), (KafkaAcks::Leader, KafkaCompression::Lz4));
+        assert_eq!(options.timeout, Duration::from_secs(5));
+        let printed = format!("{options:?}");
+        assert!(printed.contains("PASSWORD") && !printed.contains("relay"), "{printed}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_explained() {
+        for (json, reason) in [
+            (r#"{"topic": "a"}"#, "missing field `brokers`"),
+            (r#"{"brokers": "a", "key": "lanes"}"#, "into one partition"),
+            (r#"{"brokers": "a", "acks": "0"}"#, "unknown variant"),
+            (r#"{"brokers": "a", "broker": "b"}"#, "unknown field"),
+        ] {
+            let error = read(json).expect_err("no options").to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_promises_rest_on_is_not_passed_through() {
+        for (names, reason) in NOT_PASSED_THROUGH {
+            for name in names {
+                let error = refusal(with(name, "1"));
+                assert!(error.contains(name) && error.contains(reason), "{error}");
+            }
+        }
+        let error = refusal(KafkaOptions { acks: KafkaAcks::Leader, ..KafkaOptions::new("a:1") });
+        assert!(error.contains("idempotent = false"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_property_is_named_and_its_text_is_not() {
+        let error = refusal(with("sasl.pasword", "hunter2"));
+        assert!(error.contains("sasl.pasword") && !error.contains("hunter2"), "{error}");
+        let error = refusal(with("security.protocol", "hunter2"));
+        assert!(error.contains("security.protocol") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[cfg(not(feature = "kafka-tls"))]
+    #[test]
+    fn tls_needs_its_feature() {
+        for (name, value) in [
+            ("security.protocol", "ssl"),
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "SCRAM-SHA-512"),
+            ("ssl.ca.location", "/etc/ca.pem"),
+        ] {
+            let error = refusal(with(name, value));
+            assert!(error.contains("kafka-tls") && error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_without_tls_needs_no_feature() {
+        let mut options = with("security.protocol", "sasl_plaintext");
+        for (name, value) in [("sasl.mechanism", "PLAIN"), ("sasl.username", "relay"), ("sasl.password", "hunter2")] {
+            options.properties.insert(name.to_owned(), value.into());
+        }
+        assert!(KafkaSink::new(options).is_ok());
+    }
+}
