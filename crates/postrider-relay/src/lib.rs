@@ -52,6 +52,8 @@ pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::file::{FileOptions, FileSink, FileSync};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "kafka")]
+pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
 pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "schema")]
 pub use crate::sink::schema::Schemas;

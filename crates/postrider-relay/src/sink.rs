@@ -6,6 +6,8 @@ pub(crate) mod checked;
 pub(crate) mod envelope;
 pub(crate) mod file;
 pub(crate) mod handler;
+#[cfg(feature = "kafka")]
+pub(crate) mod kafka;
 pub(crate) mod ndjson;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;

@@ -2,7 +2,7 @@
 //! `POSTRIDER_TEST_KAFKA` names one as `host:port`, a Kafka or Redpanda of yours, which is neither started nor stopped.
 //! The tests of the Kafka sink start it.
 
-use std::{env, path::Path};
+use std::{env, ffi::OsString, path::Path};
 
 use uuid::Uuid;
 
@@ -33,16 +33,24 @@ impl Kafka {
     pub async fn start() -> Self {
         match env::var(VARIABLE) {
             Ok(address) => Self { server: None, address },
-            Err(_) => or_panic(Self::try_start().await),
+            Err(_) => Self::start_with(&[]).await,
         }
     }
 
-    async fn try_start() -> Result<Self> {
+    /// Starts a private broker with further arguments: `--authentication`.
+    ///
+    /// # Panics
+    /// When nisshi is not installed or does not start.
+    pub async fn start_with(arguments: &[&'static str]) -> Self {
+        or_panic(Self::try_start(arguments.to_vec()).await)
+    }
+
+    async fn try_start(arguments: Vec<&'static str>) -> Result<Self> {
         let program = nisshi_program()?;
         let command = move |port, directory: &Path| {
             let address = format!("tcp://127.0.0.1:{port}");
             let storage = format!("sqlite://{}", directory.join("kafka.db").display());
-            Ok(vec![
+            let mut argv: Vec<OsString> = vec![
                 program.clone().into(),
                 "--listener-url".into(),
                 address.clone().into(),
@@ -50,7 +58,9 @@ impl Kafka {
                 address.into(),
                 "--storage-engine".into(),
                 storage.into(),
-            ])
+            ];
+            argv.extend(arguments.iter().map(OsString::from));
+            Ok(argv)
         };
         let recipe = Recipe { name: "Kafka (nisshi)", ready: "ready in ", command: Box::new(command) };
         let server = Server::start(recipe).await?;

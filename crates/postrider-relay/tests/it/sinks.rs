@@ -1,3 +1,5 @@
 //! Every sink against the real thing it sends to: the contract that all keep, and what is special about each.
 
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
