@@ -39,6 +39,8 @@ mod secret;
 mod sink;
 mod stats;
 pub mod telemetry;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod tls;
 mod wake;
 
 pub use crate::breaker::BreakerOptions;
@@ -52,6 +54,8 @@ pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::ndjson::NdjsonSink;
+#[cfg(feature = "redis")]
+pub use crate::sink::redis::{RedisOptions, RedisSink};
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};
 pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};

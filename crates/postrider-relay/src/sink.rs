@@ -5,7 +5,11 @@ pub(crate) mod checked;
 #[cfg(feature = "_network")]
 pub(crate) mod envelope;
 pub(crate) mod handler;
+#[cfg(any(feature = "nats", feature = "redis"))]
+pub(crate) mod lanes;
 pub(crate) mod ndjson;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 #[cfg(feature = "_network")]
 pub(crate) mod template;
 
