@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisResult, ServerErrorKind};
 
 /// Connections kept for later. The relay's default concurrency is well below it.
 const MAX_IDLE: usize = 16;
@@ -32,7 +32,17 @@ impl Pool {
                 return Ok(connection);
             }
         }
-        self.client.get_multiplexed_async_connection_with_config(&self.config).await
+        self.connect().await
+    }
+
+    /// Asks something small first: to whoever has not said a password, Redis answers a command as long as ours with a
+    /// broken connection.
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
+        match redis::cmd("PING").exec_async(&mut connection).await {
+            Err(error) if error.kind() != ErrorKind::Server(ServerErrorKind::NoPerm) => Err(error),
+            _ => Ok(connection),
+        }
     }
 
     /// Keeps a connection for later.
