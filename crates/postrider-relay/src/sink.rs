@@ -6,6 +6,8 @@ pub(crate) mod checked;
 pub(crate) mod envelope;
 pub(crate) mod handler;
 #[cfg(any(feature = "nats", feature = "redis"))]
+pub(crate) mod idle;
+#[cfg(any(feature = "nats", feature = "redis"))]
 pub(crate) mod lanes;
 pub(crate) mod ndjson;
 #[cfg(feature = "redis")]

@@ -6,18 +6,21 @@
 
 mod check;
 mod failure;
-mod pool;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::Claimed;
-use redis::{Cmd, ConnectionAddr, IntoConnectionInfo as _, Pipeline, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, Pipeline, RedisResult,
+    ServerErrorKind, Value,
+};
 use serde::Deserialize;
 
 use self::failure::{refused, unreachable_after, unreadable};
-use self::pool::Pool;
+use super::idle::Idle;
 use super::lanes::{Run, runs};
 use super::template::Template;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, envelope};
@@ -94,7 +97,8 @@ pub struct RedisSink {
     timeout: Duration,
     /// Where the server is, without user and password.
     address: String,
-    pool: Pool,
+    client: Client,
+    idle: Idle<MultiplexedConnection>,
 }
 
 impl RedisSink {
@@ -123,14 +127,15 @@ impl RedisSink {
             tls::ensure_provider();
         }
         let address = info.addr().to_string();
-        let pool = Pool::new(info).map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
+        let client = Client::open(info).map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
         Ok(Self {
             stream: options.stream,
             max_len: options.max_len,
             max_message_bytes: options.max_message_bytes,
             timeout: options.timeout,
             address,
-            pool,
+            client,
+            idle: Idle::default(),
         })
     }
 
@@ -177,28 +182,41 @@ impl RedisSink {
     }
 
     /// Sends the pipeline and waits for its answers. The connection is kept only if all of them are good: after any other
-    /// one it is uncertain who is at its end, or what he thinks of us.
+    /// one it is uncertain who is at its end, and a new one resolves the name again.
     async fn send(&self, pipeline: &Pipeline) -> Result<Vec<Value>, SinkFailure> {
         let sent = async {
-            let mut connection = self.pool.take().await?;
+            let mut connection = match self.idle.take() {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
             let answers: Vec<Value> = pipeline.query_async(&mut connection).await?;
-            if answers.iter().any(holds_error) {
-                self.pool.forget();
-            } else {
-                self.pool.give_back(connection);
-            }
-            Ok(answers)
+            Ok((connection, answers))
         };
-        match tokio::time::timeout(self.timeout, sent).await {
-            Ok(Ok(answers)) => Ok(answers),
-            Ok(Err(error)) => {
-                self.pool.forget();
-                Err(failure::of(&error, &self.address))
+        let failure = match tokio::time::timeout(self.timeout, sent).await {
+            Ok(Ok((connection, answers))) => {
+                if answers.iter().any(holds_error) {
+                    self.idle.forget();
+                } else {
+                    self.idle.give_back(connection);
+                }
+                return Ok(answers);
             }
-            Err(_) => {
-                self.pool.forget();
-                Err(unreachable_after(self.timeout, &self.address))
-            }
+            Ok(Err(error)) => failure::of(&error, &self.address),
+            Err(_) => unreachable_after(self.timeout, &self.address),
+        };
+        self.idle.forget();
+        Err(failure)
+    }
+
+    /// Asks something small first: to whoever has not said a password, Redis answers a command as long as ours with a
+    /// broken connection.
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        // Connecting and answering are bounded together.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        match redis::cmd("PING").exec_async(&mut connection).await {
+            Err(error) if error.kind() != ErrorKind::Server(ServerErrorKind::NoPerm) => Err(error),
+            _ => Ok(connection),
         }
     }
 }

@@ -370,7 +370,8 @@ async fn a_look_finds_what_is_in_the_way() {
 async fn slow_throughput_beside_a_bare_loop() {
     let redis = Redis::start_with(&[("appendfsync", "everysec")]).await;
     let client = redis::Client::open(redis.url()).expect("a URL");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("a connection");
     let bare = async |batch: &[Arc<Claimed>]| {
         let mut pipeline = redis::Pipeline::with_capacity(batch.len());
         for message in batch {
