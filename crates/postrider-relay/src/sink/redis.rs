@@ -7,6 +7,7 @@
 mod check;
 mod failure;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,7 +141,7 @@ impl RedisSink {
     }
 
     /// What there is to send of a batch, and a verdict for what cannot be sent at all.
-    fn plan(&self, batch: &[Arc<Claimed>], verdicts: &mut [Verdict]) -> Vec<Flight> {
+    fn plan<'a>(&self, batch: &'a [Arc<Claimed>], verdicts: &mut [Verdict]) -> Vec<Flight<'a>> {
         let mut flights = Vec::new();
         for mut run in runs(batch) {
             let mut entries = Vec::with_capacity(run.len());
@@ -161,7 +162,7 @@ impl RedisSink {
         flights
     }
 
-    fn entry(&self, message: &Claimed) -> Result<Entry, SinkFailure> {
+    fn entry<'a>(&self, message: &'a Claimed) -> Result<Entry<'a>, SinkFailure> {
         let stream = self.stream.render(message)?;
         let body = message.content.as_bytes();
         if body.len() > self.max_message_bytes {
@@ -169,16 +170,7 @@ impl RedisSink {
                 format!("the message has {} bytes, and max_message_bytes is {}", body.len(), self.max_message_bytes);
             return Err(SinkFailure::terminal(SinkFailure::TOO_LARGE, words));
         }
-        let mut arguments: Vec<Vec<u8>> = Vec::new();
-        if let Some(max_len) = self.max_len {
-            arguments.extend([b"MAXLEN".to_vec(), b"~".to_vec(), max_len.to_string().into_bytes()]);
-        }
-        arguments.push(b"*".to_vec());
-        for (name, value) in envelope::headers(message) {
-            arguments.extend([field(name).into_bytes(), value.into_owned().into_bytes()]);
-        }
-        arguments.extend([BODY.as_bytes().to_vec(), body.to_vec()]);
-        Ok(Entry { stream, arguments })
+        Ok(Entry { stream, max_len: self.max_len, headers: envelope::headers(message), body })
     }
 
     /// Sends the pipeline and waits for its answers. The connection is kept only if all of them are good: after any other
@@ -222,23 +214,44 @@ impl RedisSink {
 }
 
 /// The messages of one lane, or one without: one command.
-struct Flight {
+struct Flight<'a> {
     run: Run,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<'a>>,
 }
 
 /// What one XADD says.
-struct Entry {
+struct Entry<'a> {
     stream: String,
-    /// All that comes after the stream's name.
-    arguments: Vec<Vec<u8>>,
+    max_len: Option<u64>,
+    headers: Vec<(&'a str, Cow<'a, str>)>,
+    body: &'a [u8],
 }
 
-impl Flight {
+impl Entry<'_> {
+    /// How many arguments come after the stream's name.
+    fn count(&self) -> usize {
+        let trimming = if self.max_len.is_some() { 3 } else { 0 };
+        trimming + 1 + 2 * (self.headers.len() + 1)
+    }
+
+    fn write(&self, command: &mut Cmd) {
+        if let Some(max_len) = self.max_len {
+            command.arg("MAXLEN").arg("~").arg(max_len);
+        }
+        command.arg("*");
+        for (name, value) in &self.headers {
+            command.arg(&*field(name)).arg(&**value);
+        }
+        command.arg(BODY).arg(self.body);
+    }
+}
+
+impl Flight<'_> {
     fn command(&self) -> Cmd {
         if let [entry] = self.entries.as_slice() {
             let mut command = redis::cmd("XADD");
-            command.arg(&entry.stream).arg(&entry.arguments);
+            command.arg(&entry.stream);
+            entry.write(&mut command);
             return command;
         }
         let mut command = redis::cmd("EVAL");
@@ -247,7 +260,8 @@ impl Flight {
             command.arg(&entry.stream);
         }
         for entry in &self.entries {
-            command.arg(entry.arguments.len()).arg(&entry.arguments);
+            command.arg(entry.count());
+            entry.write(&mut command);
         }
         command
     }
@@ -288,8 +302,8 @@ fn holds_error(answer: &Value) -> bool {
 
 /// The field of a header. `body` is the content's, so a header of that name, or one that looks like what we make of it,
 /// gets a prefix; no two headers get the same field.
-fn field(header: &str) -> String {
-    if header == BODY || header.starts_with(HEADER) { format!("{HEADER}{header}") } else { header.to_owned() }
+fn field(header: &str) -> Cow<'_, str> {
+    if header == BODY || header.starts_with(HEADER) { format!("{HEADER}{header}").into() } else { header.into() }
 }
 
 #[async_trait]
@@ -337,7 +351,7 @@ mod tests {
     #[test]
     fn no_two_headers_share_a_field() {
         let headers = ["body", "header:body", "header:header:body", "x-body", "Body", "header:"];
-        let fields: Vec<String> = headers.map(field).to_vec();
+        let fields = headers.map(field);
         assert_eq!(
             fields,
             ["header:body", "header:header:body", "header:header:header:body", "x-body", "Body", "header:header:"]
