@@ -53,6 +53,8 @@ pub use crate::relay::{Relay, RelayBuilder};
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "nats")]
+pub use crate::sink::nats::{NatsOptions, NatsServers, NatsSink};
 pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "redis")]
 pub use crate::sink::redis::{RedisOptions, RedisSink};

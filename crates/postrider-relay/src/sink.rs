@@ -9,6 +9,8 @@ pub(crate) mod handler;
 pub(crate) mod idle;
 #[cfg(any(feature = "nats", feature = "redis"))]
 pub(crate) mod lanes;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
 pub(crate) mod ndjson;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
