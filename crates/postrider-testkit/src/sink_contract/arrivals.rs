@@ -54,7 +54,8 @@ pub async fn until_arrived(consumer: &Consumer, different: usize) -> Vec<Arrived
         if found >= different {
             return arrived;
         }
-        assert!(started.elapsed() < PATIENCE, "{found} of {different} messages came within {PATIENCE:?}");
+        let remarks = || consumer.remarks();
+        assert!(started.elapsed() < PATIENCE, "{found} of {different} came within {PATIENCE:?}; {}", remarks());
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::{Client, ConnectError, ConnectOptions, Event, ServerAddr};
+use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 
 use super::options::{NatsOptions, NatsServers};
@@ -88,7 +89,11 @@ impl Login {
         }
         let address = servers.iter().map(|server| format!("{}:{}", server.host(), server.port()));
         let address = address.collect::<Vec<_>>().join(",");
-        let identity = identity(options)?;
+        let identity = match (identity(options)?, servers.iter().find_map(of_url)) {
+            (Identity::Nobody, Some(identity)) => identity,
+            (identity, None) => identity,
+            _ => return Err(wrong("there is a user in the URL and another way to log in: set one of them".to_owned())),
+        };
         let (ca, tls, timeout) = (options.ca.clone(), options.tls, options.timeout);
         Ok(Self { servers, address, identity, ca, pair, tls, timeout })
     }
@@ -157,6 +162,16 @@ fn servers(servers: &NatsServers) -> Result<Vec<ServerAddr>, Error> {
         }
     }
     if found.is_empty() { Err(wrong("there is none; name one, nats://host:4222".to_owned())) } else { Ok(found) }
+}
+
+/// A user and a password in the URL, or a token. The library reads over them.
+fn of_url(server: &ServerAddr) -> Option<Identity> {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = decoded(server.username()?);
+    Some(match server.password() {
+        Some(password) => Identity::Password { user, password: decoded(password) },
+        None => Identity::Token(user),
+    })
 }
 
 fn identity(options: &NatsOptions) -> Result<Identity, Error> {

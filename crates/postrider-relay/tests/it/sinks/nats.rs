@@ -225,7 +225,8 @@ async fn a_message_that_only_the_stream_finds_too_large_stops_its_lane() {
 async fn a_wrong_login_may_be_tried_again_and_is_not_told() {
     let nats = Nats::start_with(&[("authorization", "{ user: relay, password: hunter2 }")]).await;
     let url = nats.url_as("relay", "hunter2");
-    let context = jetstream::new(async_nats::connect(&url).await.expect("a connection"));
+    let login = async_nats::ConnectOptions::with_user_and_password("relay".to_owned(), "hunter2".to_owned());
+    let context = jetstream::new(login.connect(nats.url()).await.expect("a connection"));
     context.create_stream(stream(STREAM, "orders")).await.expect("a stream");
     let as_user = |password: &str| NatsOptions {
         user: Some("relay".to_owned()),
@@ -367,6 +368,7 @@ async fn options_that_cannot_work_are_refused() {
         ("\"servers\": \"a\", \"user\": \"relay\"", "`user` with `password`"),
         ("\"servers\": \"a\", \"token\": \"x\", \"nkey\": \"hunter2\"", "set one of"),
         ("\"servers\": \"a\", \"credentials\": \"hunter2\"", "credentials cannot be read"),
+        ("\"servers\": \"nats://a:hunter2@b\", \"token\": \"x\"", "a user in the URL"),
         ("\"servers\": \"a\", \"cert\": \"/x\"", "go together"),
         ("\"servers\": \"a\", \"ca\": \"/no/such/file\"", "/no/such/file"),
         ("\"servers\": \"a\", \"timeout\": \"0s\"", "timeout"),
