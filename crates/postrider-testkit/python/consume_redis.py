@@ -21,7 +21,7 @@ arrivals.ready()
 while True:
     try:
         answer = client.xread(positions, count=100, block=1000)
-    except redis.RedisError as problem:
+    except (redis.ConnectionError, redis.TimeoutError) as problem:
         arrivals.complain(problem)
         time.sleep(0.1)
         continue

@@ -16,10 +16,8 @@ use crate::{
     server::{Broker, Recipe, Server, lines, write_settings},
 };
 
-/// Without the second, `guest` could log in from here only by luck of the address; without the third, a full disk of the
-/// machine would stop the tests.
-const SETTINGS: &[(&str, &str)] =
-    &[("log.console.level", "info"), ("loopback_users", "none"), ("disk_free_limit.absolute", "1MB")];
+/// Little, so that a rather full disk of the machine does not block publishers.
+const SETTINGS: &[(&str, &str)] = &[("disk_free_limit.absolute", "1MB")];
 
 /// A private RabbitMQ; it ends when dropped.
 #[derive(Debug)]
