@@ -39,6 +39,8 @@ mod secret;
 mod sink;
 mod stats;
 pub mod telemetry;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod tls;
 mod wake;
 
 pub use crate::breaker::BreakerOptions;
@@ -54,7 +56,11 @@ pub use crate::sink::file::{FileOptions, FileSink, FileSync};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 #[cfg(feature = "kafka")]
 pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
+#[cfg(feature = "nats")]
+pub use crate::sink::nats::{NatsOptions, NatsServers, NatsSink};
 pub use crate::sink::ndjson::NdjsonSink;
+#[cfg(feature = "redis")]
+pub use crate::sink::redis::{RedisOptions, RedisSink};
 #[cfg(feature = "schema")]
 pub use crate::sink::schema::Schemas;
 #[cfg(feature = "_network")]

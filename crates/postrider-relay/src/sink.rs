@@ -6,9 +6,17 @@ pub(crate) mod checked;
 pub(crate) mod envelope;
 pub(crate) mod file;
 pub(crate) mod handler;
+#[cfg(any(feature = "nats", feature = "redis"))]
+pub(crate) mod idle;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
+#[cfg(any(feature = "nats", feature = "redis"))]
+pub(crate) mod lanes;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
 pub(crate) mod ndjson;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 #[cfg(feature = "_network")]

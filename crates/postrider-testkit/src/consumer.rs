@@ -153,6 +153,14 @@ impl Consumer {
         self.heard.borrow().arrivals.clone()
     }
 
+    /// What it said besides, for the reader of a failed test.
+    #[must_use]
+    pub fn remarks(&self) -> String {
+        let heard = self.heard.borrow();
+        let state = if heard.ended { "the consumer ended" } else { "the consumer runs" };
+        format!("{state}, and said:\n{}", heard.remarks.join("\n"))
+    }
+
     async fn wait(&mut self, what: &str, reached: impl Fn(&Heard) -> bool) {
         // Its result only says that the wait is over; what was heard decides.
         drop(timeout(PATIENCE, self.heard.wait_for(|heard| reached(heard) || heard.ended)).await);

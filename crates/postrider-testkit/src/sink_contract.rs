@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use postrider::Claimed;
 use postrider_relay::{FailureClass, Sink};
 
-pub use arrivals::{Arrived, assert_lanes_in_order, distinct};
+pub use arrivals::{Arrived, assert_lanes_in_order, distinct, until_arrived};
 pub use hand::{claimed, deliver};
 
 /// A server of the kind a sink sends to, and a consumer of another make that reads there from the start.

@@ -3,3 +3,9 @@
 mod file;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod throughput;

@@ -1,6 +1,13 @@
 //! What arrived at a destination, as a foreign client read it there, and what is asked of all of it together.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use crate::consumer::{Arrival, Consumer};
+
+/// Longer than a consumer takes to find its way back, even on a loaded machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A message as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +34,29 @@ impl Arrived {
             headers,
             body,
         }
+    }
+}
+
+/// What a broker's own consumer read.
+impl From<Arrival> for Arrived {
+    fn from(arrival: Arrival) -> Self {
+        let headers = arrival.headers.into_iter().map(|(name, value)| (name.to_lowercase(), value));
+        Self::new(headers.collect(), arrival.body)
+    }
+}
+
+/// Everything that has come to a consumer, in its order, once there are so many different messages.
+pub async fn until_arrived(consumer: &Consumer, different: usize) -> Vec<Arrived> {
+    let started = std::time::Instant::now();
+    loop {
+        let arrived: Vec<Arrived> = consumer.arrived_so_far().into_iter().map(Arrived::from).collect();
+        let found = distinct(&arrived);
+        if found >= different {
+            return arrived;
+        }
+        let remarks = || consumer.remarks();
+        assert!(started.elapsed() < PATIENCE, "{found} of {different} came within {PATIENCE:?}; {}", remarks());
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

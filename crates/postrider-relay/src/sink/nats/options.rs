@@ -1,0 +1,97 @@
+//! How to send to NATS: what stands in a configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::secret::Secret;
+use crate::sink::template::Template;
+
+/// How to send to NATS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NatsOptions {
+    /// One server or several of a cluster: `"nats://host:4222"`, `"a:4222,b:4222"`, or a list. `tls://…` for TLS. Not
+    /// printed, for a URL may hold a password; `{ env = "NAME" }` and `{ file = "/path" }` are read as well.
+    pub servers: NatsServers,
+    /// A user, with `password`. Default: none. At most one way to log in can be set.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The user's password.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// A token. Default: none.
+    #[serde(default)]
+    pub token: Option<Secret>,
+    /// The seed of an `NKey` (`SU…`). Default: none.
+    #[serde(default)]
+    pub nkey: Option<Secret>,
+    /// Credentials as `nsc` writes them: `{ file = "/etc/postrider/relay.creds" }`. Default: none.
+    #[serde(default)]
+    pub credentials: Option<Secret>,
+    /// Certificates to trust besides the system's, as PEM. Default: none.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, as PEM, with `key`. Default: none.
+    #[serde(default)]
+    pub cert: Option<PathBuf>,
+    /// The key of `cert`, as PEM.
+    #[serde(default)]
+    pub key: Option<PathBuf>,
+    /// Refuse to talk without TLS. Default false: it is used where the URL or the server asks for it.
+    #[serde(default)]
+    pub tls: bool,
+    /// The subject. Default `{topic}`. A message whose values make no valid subject fails for good.
+    #[serde(default = "Template::topic")]
+    pub subject: Template,
+    /// The stream that is to take the messages: one that goes to another is refused. Default: any.
+    #[serde(default)]
+    pub stream: Option<String>,
+    /// How long connecting may take, and how long a confirmation. Default 10 s. After that time a batch starts nothing
+    /// more, so that a delivery takes at most twice as long; keep the sink's deadline above that.
+    #[serde(default = "timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub timeout: Duration,
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+/// One address or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum NatsServers {
+    /// One, or several with commas between them.
+    One(Secret),
+    /// A list.
+    Many(Vec<Secret>),
+}
+
+impl From<&str> for NatsServers {
+    fn from(servers: &str) -> Self {
+        Self::One(Secret::from(servers))
+    }
+}
+
+impl NatsOptions {
+    /// To these servers, with the defaults.
+    #[must_use]
+    pub fn new(servers: &str) -> Self {
+        Self {
+            servers: servers.into(),
+            user: None,
+            password: None,
+            token: None,
+            nkey: None,
+            credentials: None,
+            ca: None,
+            cert: None,
+            key: None,
+            tls: false,
+            subject: Template::topic(),
+            stream: None,
+            timeout: timeout(),
+        }
+    }
+}
