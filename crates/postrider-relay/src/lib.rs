@@ -51,6 +51,8 @@ pub use crate::relay::{Relay, RelayBuilder};
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "http")]
+pub use crate::sink::http::{BasicAuth, HttpBody, HttpOptions, HttpSink, Resolver, WebhookOptions};
 pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};

@@ -5,6 +5,8 @@ pub(crate) mod checked;
 #[cfg(feature = "_network")]
 pub(crate) mod envelope;
 pub(crate) mod handler;
+#[cfg(feature = "http")]
+pub(crate) mod http;
 pub(crate) mod ndjson;
 #[cfg(feature = "_network")]
 pub(crate) mod template;

@@ -156,20 +156,21 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => rendered.push_str(text),
-                Part::Field(field) => match field.of(message) {
-                    Some(value) => rendered.push_str(&escape(&value)),
-                    None => {
+                Part::Field(field) => {
+                    let value = field.of(message).ok_or_else(|| {
                         let words =
                             format!("the sink's template {self} needs {{{}}}, and the message has none", field.name());
-                        return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, words));
-                    }
-                },
+                        SinkFailure::terminal(SinkFailure::NO_ADDRESS, words)
+                    })?;
+                    rendered.push_str(&escape(&value));
+                }
             }
         }
         Ok(rendered)
     }
 
-    /// The text for a message, its values as they are.
+    /// The text for a message, its values as they are. Not for URLs.
+    #[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
     pub(crate) fn render(&self, message: &Claimed) -> Result<String, SinkFailure> {
         self.render_with(message, str::to_owned)
     }
