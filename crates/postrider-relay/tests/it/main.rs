@@ -9,6 +9,7 @@ mod kill;
 mod lanes;
 mod limits;
 mod shutdown;
+mod sinks;
 mod support;
 mod telemetry;
 mod wake;

@@ -133,7 +133,10 @@ impl HttpSink {
 fn advice(error: &std::io::Error) -> &'static str {
     match error.get_ref().and_then(|error| error.downcast_ref::<TlsError>()) {
         Some(TlsError::InvalidCertificate(reason)) => match reason {
-            CertificateError::UnknownIssuer => "give `ca` the PEM file of the authority that signed the certificate",
+            // The second: an authority of the same name, with another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "give `ca` the PEM file of the authority that signed the certificate"
+            }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "the receiver has to renew its certificate; see also that this machine's clock is right"
             }

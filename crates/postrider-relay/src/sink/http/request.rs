@@ -166,8 +166,8 @@ impl Composer {
     fn passes_on(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         match self.body {
-            // The attributes are ours to say.
-            HttpBody::CloudeventsBinary if name.starts_with(ATTRIBUTE) => false,
+            // The attributes are ours to say. Receivers take any request that has one for an event in headers.
+            HttpBody::CloudeventsBinary | HttpBody::CloudeventsStructured if name.starts_with(ATTRIBUTE) => false,
             // What is sent is not the content but something that holds it.
             HttpBody::CloudeventsStructured if name.starts_with(ABOUT_CONTENT) => false,
             _ => !HOP_BY_HOP.contains(&name.as_str()),
