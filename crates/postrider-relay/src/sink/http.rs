@@ -20,7 +20,7 @@ mod webhook;
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -51,23 +51,17 @@ pub struct HttpSink {
     client: Client,
     guard: Guard,
     tls: Arc<ClientConfig>,
-    body: HttpBody,
-    batching: Batching,
-    gzip: bool,
-    guarded: bool,
-    connect_timeout: Duration,
-    timeout: Duration,
+    options: HttpOptions,
 }
 
 impl HttpSink {
     /// Reads files and secrets, and connects to nothing: the receiver may be away.
-    pub fn new(options: &HttpOptions) -> Result<Self, Error> {
+    pub fn new(options: HttpOptions) -> Result<Self, Error> {
         Self::with_resolver(options, Arc::new(SystemResolver))
     }
 
     /// The same, with names looked up by `resolver` instead of the system's. The guard checks what it answers.
-    pub fn with_resolver(options: &HttpOptions, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
-        let several = options.body.holds_several();
+    pub fn with_resolver(options: HttpOptions, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         if options.timeout.is_zero() || options.connect_timeout.is_zero() || options.max_batch == 0 {
             let reason = "timeout, connect_timeout and max_batch must be more than 0".to_owned();
             return Err(Error::Options { reason });
@@ -80,29 +74,15 @@ impl HttpSink {
                 ),
             });
         }
-        let batching = if several {
-            Batching {
-                max_messages: options.max_batch,
-                max_bytes: options.max_batch_bytes,
-                ordered: options.lanes_in_order,
-            }
-        } else {
-            Batching::one_by_one()
-        };
         let guard = Guard::new(resolver, options.guarded(), &options.allow);
-        let tls = client::tls(options)?;
+        let tls = client::tls(&options)?;
         Ok(Self {
-            composer: Composer::new(options)?,
-            reading: Reading::new(options)?,
-            client: client::client(options, tls.clone(), guard.clone())?,
+            composer: Composer::new(&options)?,
+            reading: Reading::new(&options)?,
+            client: client::client(&options, tls.clone(), guard.clone())?,
             guard,
             tls: Arc::new(tls),
-            body: options.body,
-            batching,
-            gzip: options.gzip,
-            guarded: options.guarded(),
-            connect_timeout: options.connect_timeout,
-            timeout: options.timeout,
+            options,
         })
     }
 
@@ -128,7 +108,7 @@ impl HttpSink {
             Ok(Err(error)) => Err(client::unanswered(error, &host)),
             Err(_) => Err(SinkFailure::retryable(
                 SinkFailure::TIMEOUT,
-                format!("{host} did not answer to the end within {:?}", self.timeout),
+                format!("{host} did not answer to the end within {:?}", self.options.timeout),
             )),
         }
     }
@@ -136,7 +116,7 @@ impl HttpSink {
     async fn request(&self, outgoing: Outgoing) -> Result<Answer, reqwest::Error> {
         let Outgoing { url, mut headers, mut body } = outgoing;
         // What its producer has compressed is not compressed again.
-        if self.gzip
+        if self.options.gzip
             && !headers.contains_key(CONTENT_ENCODING)
             && let Some(compressed) = compressed(body.clone()).await
         {
@@ -161,12 +141,20 @@ async fn compressed(body: Bytes) -> Option<Bytes> {
 #[async_trait]
 impl Sink for HttpSink {
     fn batching(&self) -> Batching {
-        self.batching
+        if self.options.body.holds_several() {
+            Batching {
+                max_messages: self.options.max_batch,
+                max_bytes: self.options.max_batch_bytes,
+                ordered: self.options.lanes_in_order,
+            }
+        } else {
+            Batching::one_by_one()
+        }
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
-        let deadline = Instant::now() + self.timeout;
-        if self.body.holds_several() {
+        let deadline = Instant::now() + self.options.timeout;
+        if self.options.body.holds_several() {
             return self.deliver_together(batch, deadline).await;
         }
         let mut verdicts = Vec::with_capacity(batch.len());
@@ -183,6 +171,6 @@ impl Sink for HttpSink {
 
 impl fmt::Debug for HttpSink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("HttpSink").field("body", &self.body).finish_non_exhaustive()
+        formatter.debug_struct("HttpSink").field("body", &self.options.body).finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::answer::{Answer, code_text};
+use crate::sink::template::Template;
 use crate::sink::{Receipt, SinkFailure, Verdict, envelope, rfc3339};
 
 /// The receiver refuses this event for good.
@@ -35,6 +36,9 @@ struct Event<'a> {
     tenant_id: Option<Uuid>,
     event_type: &'a str,
     occurred_at: String,
+    /// Who numbers the lanes, if that is configured: a receiver of several sites tells them apart by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
     namespace: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<&'a str>,
@@ -52,12 +56,16 @@ struct Event<'a> {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(messages: &[&'a Claimed]) -> Self {
-        Self { events: messages.iter().copied().map(event).collect() }
+    pub(super) fn new(messages: &[&'a Claimed], source: Option<&Template>) -> Result<Self, SinkFailure> {
+        let events = messages.iter().copied().map(|message| {
+            let source = source.map(|source| source.render_with(message, str::to_owned)).transpose()?;
+            Ok(event(message, source))
+        });
+        Ok(Self { events: events.collect::<Result<_, SinkFailure>>()? })
     }
 }
 
-fn event(message: &Claimed) -> Event<'_> {
+fn event(message: &Claimed, source: Option<String>) -> Event<'_> {
     let (payload, body) = match &message.content {
         Content::Json(payload) => (Some(&**payload), None),
         Content::Bytes(body) => (None, Some(STANDARD.encode(body))),
@@ -67,6 +75,7 @@ fn event(message: &Claimed) -> Event<'_> {
         tenant_id: message.tenant_id,
         event_type: &message.topic,
         occurred_at: rfc3339(message.occurred_at),
+        source,
         namespace: &message.namespace,
         lane: message.lane.as_deref(),
         sequence_id: message.sequence_id,

@@ -47,17 +47,18 @@ pub(super) fn tls(options: &HttpOptions) -> Result<ClientConfig, Error> {
 
 fn roots(options: &HttpOptions) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
+    let plain = options.url.to_string().to_ascii_lowercase().starts_with("http:");
     match &options.ca {
         Some(path) => {
             for certificate in certificates("ca", path)? {
                 store.add(certificate).map_err(|error| unusable("ca", path, &error))?;
             }
         }
+        None if plain => {}
         None => {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
-    let plain = options.url.to_string().to_ascii_lowercase().starts_with("http:");
     if store.is_empty() && !plain {
         let reason = "there is no authority to verify the receiver with: this system has none, so give `ca` a PEM file";
         return Err(Error::Options { reason: reason.to_owned() });

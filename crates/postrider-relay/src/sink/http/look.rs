@@ -45,7 +45,7 @@ impl HttpSink {
 
     fn weaknesses(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        if self.composer.signer.is_some() && !self.guarded {
+        if self.composer.signer.is_some() && !self.options.guarded() {
             findings.push(Finding::weak(
                 "webhooks go to any address, internal ones too",
                 "take out `guard = false`, and open what is meant with `allow`",
@@ -68,7 +68,7 @@ impl HttpSink {
         let found: Vec<IpAddr> = match url.host() {
             Some(Host::Ipv4(address)) => vec![address.into()],
             Some(Host::Ipv6(address)) => vec![address.into()],
-            Some(Host::Domain(name)) => match timeout(self.connect_timeout, self.guard.addresses(name)).await {
+            Some(Host::Domain(name)) => match timeout(self.options.connect_timeout, self.guard.addresses(name)).await {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => {
                     return Err(Box::new(match error.downcast_ref::<Forbidden>() {
@@ -80,7 +80,7 @@ impl HttpSink {
                     }));
                 }
                 Err(_) => {
-                    let what = format!("{name} could not be looked up within {:?}", self.connect_timeout);
+                    let what = format!("{name} could not be looked up within {:?}", self.options.connect_timeout);
                     return Err(Box::new(Finding::broken(what, "look at the resolver of this machine")));
                 }
             },
@@ -91,7 +91,7 @@ impl HttpSink {
 
     async fn connect(&self, url: &Url, addresses: &[SocketAddr]) -> Finding {
         let host = target::host(url);
-        let stream = match timeout(self.connect_timeout, TcpStream::connect(addresses)).await {
+        let stream = match timeout(self.options.connect_timeout, TcpStream::connect(addresses)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return Finding::broken(
@@ -101,7 +101,7 @@ impl HttpSink {
             }
             Err(_) => {
                 return Finding::broken(
-                    format!("{host} took no connection within {:?}", self.connect_timeout),
+                    format!("{host} took no connection within {:?}", self.options.connect_timeout),
                     "look at the firewalls between here and there",
                 );
             }
@@ -114,7 +114,7 @@ impl HttpSink {
             return Finding::broken(format!("{host} is no name that a certificate can have"), "correct the url");
         };
         let shaking_hands = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream);
-        match timeout(self.connect_timeout, shaking_hands).await {
+        match timeout(self.options.connect_timeout, shaking_hands).await {
             Ok(Ok(stream)) => {
                 let agreed = stream.get_ref().1.alpn_protocol().unwrap_or(b"http/1.1");
                 let agreed = String::from_utf8_lossy(agreed).into_owned();
@@ -122,7 +122,7 @@ impl HttpSink {
             }
             Ok(Err(error)) => Finding::broken(format!("{host}: the TLS handshake failed: {error}"), advice(&error)),
             Err(_) => Finding::broken(
-                format!("{host} did not finish the TLS handshake within {:?}", self.connect_timeout),
+                format!("{host} did not finish the TLS handshake within {:?}", self.options.connect_timeout),
                 "see whether TLS is spoken on that port",
             ),
         }

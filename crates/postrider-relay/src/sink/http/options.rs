@@ -41,7 +41,8 @@ pub struct HttpOptions {
     /// Whether to compress what is sent: no, because not every receiver can read it.
     #[serde(default)]
     pub gzip: bool,
-    /// The source of a `CloudEvent`: `/postrider/{namespace}`.
+    /// Who sends. The source of a `CloudEvent`, `/postrider/{namespace}` unless it is given; in a batch, the `source` of each
+    /// event, which it has only if it is given.
     #[serde(default)]
     pub source: Option<Template>,
     /// A token for `Authorization: Bearer`.

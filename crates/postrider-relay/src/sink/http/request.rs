@@ -10,7 +10,7 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use postrider::Claimed;
 use reqwest::Method;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -36,7 +36,7 @@ const ATTRIBUTE: &str = "ce-";
 const ABOUT_CONTENT: &str = "content-";
 
 /// What belongs to one connection or to the framing of one request: never a producer's to say.
-const HOP_BY_HOP: [&str; 14] = [
+const HOP_BY_HOP: [&str; 13] = [
     "connection",
     "content-length",
     "expect",
@@ -50,7 +50,6 @@ const HOP_BY_HOP: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "user-agent",
 ];
 
 /// What is percent-encoded in a value of ours, so that a receiver gets it back whatever it was: the rule of the HTTP
@@ -136,7 +135,7 @@ impl Composer {
                 messages.iter().map(|message| Event::new(message, source)).collect::<Result<_, _>>()?;
             (cloudevents::BATCH, json(&events)?)
         } else {
-            ("application/json", json(&Events::new(messages))?)
+            ("application/json", json(&Events::new(messages, self.source.as_ref())?)?)
         };
         let url = match &self.target {
             Target::Fixed(url) => url.clone(),
@@ -170,7 +169,7 @@ impl Composer {
             HttpBody::CloudeventsBinary | HttpBody::CloudeventsStructured if name.starts_with(ATTRIBUTE) => false,
             // What is sent is not the content but something that holds it.
             HttpBody::CloudeventsStructured if name.starts_with(ABOUT_CONTENT) => false,
-            _ => !HOP_BY_HOP.contains(&name.as_str()),
+            _ => name != USER_AGENT.as_str() && !HOP_BY_HOP.contains(&name.as_str()),
         }
     }
 }
@@ -181,8 +180,7 @@ fn fixed_headers(options: &HttpOptions) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     for (name, secret) in &options.headers {
         let value = secret.reveal(&format!("the header {name}"))?;
-        let known =
-            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !HOP_BY_HOP[..13].contains(&name.as_str()));
+        let known = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !HOP_BY_HOP.contains(&name.as_str()));
         let key = known.ok_or_else(|| refused(format!("{name:?} is no header that can be set")))?;
         headers.insert(
             key,

@@ -87,7 +87,7 @@ impl Target {
             Self::Each(template) => {
                 let source = template.to_string();
                 let (scheme, rest) = source.split_once("://")?;
-                let authority = rest.split(['/', '?', '#']).next()?;
+                let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.contains('{'))?;
                 Url::parse(&format!("{scheme}://{authority}/")).ok()
             }
         }

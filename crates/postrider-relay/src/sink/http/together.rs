@@ -65,7 +65,7 @@ impl HttpSink {
             Err(failure) => Err(failure),
         };
         match exchanged {
-            Ok((answer, _)) if answer.status.is_success() && self.body == HttpBody::Batch => {
+            Ok((answer, _)) if answer.status.is_success() && self.options.body == HttpBody::Batch => {
                 Exchanged::Taken(batch::verdicts(&answer, &messages))
             }
             Ok((answer, _)) if answer.status.is_success() => {

@@ -26,7 +26,7 @@ fn options(receiver: &Receiver) -> HttpOptions {
 }
 
 fn sink(options: &HttpOptions) -> HttpSink {
-    HttpSink::new(options).expect("a sink")
+    HttpSink::new(options.clone()).expect("a sink")
 }
 
 /// Delivers messages in one call.

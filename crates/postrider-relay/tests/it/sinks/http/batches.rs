@@ -77,7 +77,8 @@ async fn a_batch_is_one_request_in_its_producers_spelling() {
     messages[0].sequence_id = Some(4);
     messages[0].headers.insert("traceparent".to_owned(), "00-ab".to_owned());
     messages[1].content = postrider::Content::Bytes(vec![0xff, 0]);
-    let http = sink(&batches(&receiver));
+    let source = Some("site-7".parse().expect("a template"));
+    let http = sink(&HttpOptions { source, ..batches(&receiver) });
     let verdicts = deliver(&http, &messages).await;
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
     let request = receiver.only();
@@ -90,6 +91,7 @@ async fn a_batch_is_one_request_in_its_producers_spelling() {
     assert_eq!(first["headers"], json!({ "traceparent": "00-ab" }));
     assert_eq!((&second["body"], &second["content_type"]), (&json!("/wA="), &json!("application/octet-stream")));
     assert_eq!((first.get("tenant_id"), second.get("payload"), second.get("lane")), (None, None, None));
+    assert_eq!((&first["source"], &second["source"]), (&json!("site-7"), &json!("site-7")));
     assert_eq!(request.header("content-type"), Some("application/json"));
     // The same messages have the same key; other messages have another.
     deliver(&http, &messages).await;
@@ -245,10 +247,10 @@ fn a_batch_holds_one_message_of_a_lane_unless_the_receiver_keeps_order() {
     let unordered = sink(&options).batching();
     assert_eq!(unordered, Batching { max_messages: 100, max_bytes: 1024 * 1024, ordered: false });
     assert!(sink(&HttpOptions { lanes_in_order: true, ..options.clone() }).batching().ordered);
-    let error = HttpSink::new(&HttpOptions { max_batch: 1_000, ..options.clone() }).expect_err("too many").to_string();
+    let error = HttpSink::new(HttpOptions { max_batch: 1_000, ..options.clone() }).expect_err("too many").to_string();
     assert!(error.contains("256 bytes for each result"), "{error}");
     let fields = HttpOptions { url: "https://example.org/{topic}".parse().expect("a template"), ..options };
-    assert!(HttpSink::new(&fields).expect_err("fields").to_string().contains("take the fields out"));
+    assert!(HttpSink::new(fields).expect_err("fields").to_string().contains("take the fields out"));
     assert!(HttpOptions::edge("https://example.org/{what}").is_err());
 }
 

@@ -72,7 +72,7 @@ fn what_cannot_work_is_said_at_the_start() {
     let with = |change: &dyn Fn(&mut HttpOptions)| {
         let mut options = HttpOptions::new("https://example.org/in".parse().expect("a template"));
         change(&mut options);
-        HttpSink::new(&options).expect_err("it cannot work").to_string()
+        HttpSink::new(options).expect_err("it cannot work").to_string()
     };
     let url = |url: &str| with(&|options| options.url = url.parse().expect("a template"));
     for (error, expected) in [

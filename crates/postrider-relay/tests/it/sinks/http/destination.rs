@@ -96,7 +96,7 @@ impl<W: Way> Destination for Place<W> {
     }
 
     async fn sink(&self) -> Arc<dyn Sink> {
-        Arc::new(HttpSink::new(&self.options()).expect("a sink"))
+        Arc::new(HttpSink::new(self.options()).expect("a sink"))
     }
 
     async fn kill(&mut self) {

@@ -95,19 +95,16 @@ async fn no_spelling_of_a_forbidden_address_is_connected_to() {
     let port = receiver.port();
     let hosts = literals();
     assert!(hosts.len() >= 200, "{}", hosts.len());
-    for host in hosts {
-        for url in [format!("http://{host}:{port}/"), format!("HTTPS://{host}:{port}/")] {
-            match HttpSink::new(&guarded(&url)) {
-                Ok(http) => {
-                    let SinkFailure { code, class, message, .. } = failed(&http, &claimed("t", "1")).await;
-                    assert_eq!(
-                        (code.as_str(), class),
-                        ("FORBIDDEN_ADDRESS", FailureClass::Retryable),
-                        "{url}: {message}"
-                    );
-                }
-                Err(error) => assert!(error.to_string().contains("cannot be read"), "{url}: {error}"),
+    for (number, host) in hosts.iter().enumerate() {
+        // A sink with TLS reads the system's certificates when it is made, which is slow.
+        let scheme = if number % 10 == 0 { "HTTPS" } else { "http" };
+        let url = format!("{scheme}://{host}:{port}/");
+        match HttpSink::new(guarded(&url)) {
+            Ok(http) => {
+                let SinkFailure { code, class, message, .. } = failed(&http, &claimed("t", "1")).await;
+                assert_eq!((code.as_str(), class), ("FORBIDDEN_ADDRESS", FailureClass::Retryable), "{url}: {message}");
             }
+            Err(error) => assert!(error.to_string().contains("cannot be read"), "{url}: {error}"),
         }
     }
     assert_eq!(receiver.connections(), 0);
@@ -140,14 +137,14 @@ async fn no_trick_with_a_url_gets_past_the_guard() {
         format!("unix://127.0.0.1:{port}/"),
         format!("data://127.0.0.1:{port}/"),
     ] {
-        let error = HttpSink::new(&guarded(&url)).expect_err("no such URL").to_string();
+        let error = HttpSink::new(guarded(&url)).expect_err("no such URL").to_string();
         assert!(error.contains("the url of an HTTP sink") && !error.contains("secret"), "{url}: {error}");
     }
     for url in
         ["http://localhost", "http://LOCALHOST", "http://localhost.", "http://%6cocalhost", "http://ＬＯＣＡＬＨＯＳＴ"]
     {
         let options = guarded(&format!("{url}:{port}/"));
-        let http = HttpSink::with_resolver(&options, Scripted::new(&[&["127.0.0.1"]])).expect("a sink");
+        let http = HttpSink::with_resolver(options, Scripted::new(&[&["127.0.0.1"]])).expect("a sink");
         assert_eq!(failed(&http, &claimed("t", "1")).await.code, "FORBIDDEN_ADDRESS", "{url}");
     }
     assert_eq!(receiver.connections(), 0);
@@ -169,7 +166,7 @@ async fn a_name_that_leads_to_a_forbidden_address_is_not_followed() {
         &["100.127.255.254"],
     ] {
         let url = format!("http://rebound.example:{}/", receiver.port());
-        let http = HttpSink::with_resolver(&guarded(&url), Scripted::new(&[addresses])).expect("a sink");
+        let http = HttpSink::with_resolver(guarded(&url), Scripted::new(&[addresses])).expect("a sink");
         let failure = failed(&http, &claimed("t", "1")).await;
         assert_eq!(failure.code, "FORBIDDEN_ADDRESS", "{addresses:?}: {failure:?}");
         let [finding] = http.check().await.try_into().expect("one finding");
@@ -189,7 +186,7 @@ async fn a_name_that_changes_its_mind_is_checked_each_time() {
     };
     // 127.0.0.2 would reach the same listener if it were on every address; what counts is that it is not tried.
     let answers: [&[&str]; 3] = [&["127.0.0.1"], &["127.0.0.2"], &["127.0.0.2", "127.0.0.1"]];
-    let http = HttpSink::with_resolver(&options, Scripted::new(&answers)).expect("a sink");
+    let http = HttpSink::with_resolver(options, Scripted::new(&answers)).expect("a sink");
     delivered(&http, &claimed("t", "1")).await;
     let failure = failed(&http, &claimed("t", "1")).await;
     assert_eq!(failure.code, "FORBIDDEN_ADDRESS", "{failure:?}");
@@ -203,9 +200,9 @@ async fn what_is_allowed_or_unguarded_is_reached() {
     let receiver = Receiver::accepting().await;
     let url = receiver.url("/");
     let allowed = HttpOptions { allow: vec!["127.0.0.0/8".parse().expect("a network")], ..guarded(&url) };
-    delivered(&HttpSink::new(&allowed).expect("a sink"), &claimed("t", "1")).await;
+    delivered(&HttpSink::new(allowed).expect("a sink"), &claimed("t", "1")).await;
     let unguarded = HttpOptions { guard: None, ..guarded(&url) };
-    delivered(&HttpSink::new(&unguarded).expect("a sink"), &claimed("t", "1")).await;
+    delivered(&HttpSink::new(unguarded).expect("a sink"), &claimed("t", "1")).await;
 }
 
 /// With the guard on, a message may choose the host, and still not an internal one.
@@ -214,7 +211,7 @@ async fn a_host_out_of_a_message_is_guarded() {
     let receiver = Receiver::accepting().await;
     let url = format!("http://{{topic}}:{}/", receiver.port());
     let options = HttpOptions { guard: Some(true), ..HttpOptions::new(url.parse().expect("a template")) };
-    let http = HttpSink::new(&options).expect("a sink");
+    let http = HttpSink::new(options).expect("a sink");
     for (topic, code) in [
         ("127.0.0.1", "FORBIDDEN_ADDRESS"),
         ("2130706433", "FORBIDDEN_ADDRESS"),

@@ -138,7 +138,7 @@ async fn a_client_shows_its_certificate() {
     let failure = failed(&sink(&authority.options(&receiver)), &claimed("t", "1")).await;
     assert_eq!(failure.code, SinkFailure::UNREACHABLE, "{failure:?}");
     let swapped = HttpOptions { client_cert: known.client_key.clone(), ..known };
-    assert!(HttpSink::new(&swapped).expect_err("no certificate").to_string().contains("holds no certificate"));
+    assert!(HttpSink::new(swapped).expect_err("no certificate").to_string().contains("holds no certificate"));
     assert_eq!(receiver.received().len(), 1);
 }
 

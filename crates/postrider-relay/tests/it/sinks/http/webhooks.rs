@@ -142,7 +142,7 @@ async fn what_cannot_be_signed_is_refused_at_the_start() {
         webhook(&receiver, &[]),
         webhook(&receiver, &["hunter2"]),
     ] {
-        let error = HttpSink::new(&options).expect_err("it cannot be signed").to_string();
+        let error = HttpSink::new(options).expect_err("it cannot be signed").to_string();
         assert!(error.contains("webhook") && !error.contains("hunter2"), "{error}");
     }
 }
