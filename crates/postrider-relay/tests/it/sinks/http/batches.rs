@@ -241,6 +241,28 @@ async fn what_stands_behind_a_failure_of_its_lane_is_handed_back() {
     ));
 }
 
+/// When the one to blame has been found, what stands behind it in its lane is in no further request.
+#[tokio::test]
+async fn what_stands_behind_the_one_to_blame_is_not_sent() {
+    let receiver = Receiver::start(|received| {
+        let poisoned = std::str::from_utf8(&received.body).expect("UTF-8").contains("poison");
+        Reply::status(if poisoned { 422 } else { 200 })
+    })
+    .await;
+    let mut messages = several(8);
+    messages[1] = claimed("t", "\"poison\"");
+    for (number, message) in (1..).zip(&mut messages[..7]) {
+        message.lane = Some("a".to_owned());
+        message.sequence_id = Some(number);
+    }
+    let verdicts = deliver(&sink(&HttpOptions { lanes_in_order: true, ..batches(&receiver) }), &messages).await;
+    let delivered: Vec<usize> = (0..8).filter(|index| matches!(verdicts[*index], Verdict::Delivered(_))).collect();
+    assert_eq!(delivered, [0, 7], "{verdicts:?}");
+    assert!(verdicts[2..7].iter().all(|verdict| *verdict == Verdict::NotSent), "{verdicts:?}");
+    let last = receiver.received().pop().expect("a request");
+    assert_eq!(ids(&last), [messages[7].message_id.to_string()], "the lane is held");
+}
+
 #[test]
 fn a_batch_holds_one_message_of_a_lane_unless_the_receiver_keeps_order() {
     let options = HttpOptions::edge("https://example.org/batch").expect("options");

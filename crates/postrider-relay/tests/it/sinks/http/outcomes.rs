@@ -150,6 +150,23 @@ async fn a_delivery_ends_at_its_deadline() {
     assert_eq!(failed(&http, &claimed("stalled", "1")).await.code, SinkFailure::TIMEOUT);
 }
 
+/// A delivery that is dropped is cut off: the receiver sees the connection closed, or the stream reset.
+#[tokio::test]
+async fn a_delivery_that_is_dropped_hangs_up() {
+    for http2_prior_knowledge in [false, true] {
+        let receiver = Receiver::accepting().await;
+        let http = sink(&HttpOptions { http2_prior_knowledge, ..options(&receiver) });
+        delivered(&http, &claimed("t", "1")).await;
+        receiver.stall(true);
+        let message = claimed("t", "1");
+        let cut_off = tokio::time::timeout(Duration::from_millis(300), failed(&http, &message)).await;
+        assert!(cut_off.is_err(), "{cut_off:?}");
+        receiver.until_hung_up(1).await;
+        receiver.stall(false);
+        delivered(&http, &message).await;
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_reached_is_unreachable() {
     let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");

@@ -78,6 +78,7 @@ struct State {
     count: watch::Sender<usize>,
     stalled: watch::Sender<bool>,
     connections: AtomicUsize,
+    hung_up: watch::Sender<usize>,
 }
 
 pub(super) struct Receiver {
@@ -103,6 +104,7 @@ impl Receiver {
             count: watch::Sender::new(0),
             stalled: watch::Sender::new(false),
             connections: AtomicUsize::new(0),
+            hung_up: watch::Sender::new(0),
         };
         let mut receiver = Self { port: 0, state: Arc::new(state), serving: None };
         receiver.serve().await;
@@ -155,6 +157,12 @@ impl Receiver {
         received.remove(0)
     }
 
+    /// Waits until so many clients have hung up while it stood still.
+    pub(super) async fn until_hung_up(&self, count: usize) {
+        let mut counting = self.state.hung_up.subscribe();
+        patiently("clients hang up", counting.wait_for(|hung_up| *hung_up >= count)).await.expect("it counts");
+    }
+
     /// Waits until so many requests have come.
     pub(super) async fn until_received(&self, count: usize) {
         let mut counting = self.state.count.subscribe();
@@ -202,9 +210,11 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static
 }
 
 async fn answer(request: Request<Incoming>, state: &State) -> Response<Answer> {
-    drop(state.stalled.subscribe().wait_for(|stalled| !stalled).await);
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await else { return Response::new(Answer::default()) };
+    let waiting = Waiting(state);
+    drop(state.stalled.subscribe().wait_for(|stalled| !stalled).await);
+    std::mem::forget(waiting);
     let received = Received {
         method: parts.method,
         path: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
@@ -224,6 +234,15 @@ async fn answer(request: Request<Incoming>, state: &State) -> Response<Answer> {
         response = response.header(name, value);
     }
     response.body(Answer { piece: Some(reply.body.into()), rest: reply.rest }).expect("an answer")
+}
+
+/// Dropped when the client hangs up before its answer.
+struct Waiting<'a>(&'a State);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.hung_up.send_modify(|count| *count += 1);
+    }
 }
 
 /// The body of an answer.
