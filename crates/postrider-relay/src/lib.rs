@@ -54,6 +54,8 @@ pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::file::{FileOptions, FileSink, FileSync};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "http")]
+pub use crate::sink::http::{BasicAuth, HttpBody, HttpOptions, HttpSink, Resolver, WebhookOptions};
 #[cfg(feature = "kafka")]
 pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
 #[cfg(feature = "nats")]

@@ -6,6 +6,8 @@ pub(crate) mod checked;
 pub(crate) mod envelope;
 pub(crate) mod file;
 pub(crate) mod handler;
+#[cfg(feature = "http")]
+pub(crate) mod http;
 #[cfg(any(feature = "nats", feature = "redis"))]
 pub(crate) mod idle;
 #[cfg(feature = "kafka")]

@@ -169,7 +169,8 @@ impl Template {
         Ok(rendered)
     }
 
-    /// The text for a message, its values as they are.
+    /// The text for a message, its values as they are. Not for URLs.
+    #[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
     pub(crate) fn render(&self, message: &Claimed) -> Result<String, SinkFailure> {
         self.render_with(message, str::to_owned)
     }

@@ -1,0 +1,211 @@
+//! Everything about an HTTP sink that can be set, with its default and its reason. What can be wrong without asking the
+//! network is found by `rules.rs` and by whoever reads a file or a secret, when the sink is made.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::secret::Secret;
+use crate::sink::template::Template;
+
+/// How to send over HTTP, and where to.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpOptions {
+    /// Where to: `https://example.org/hooks/{topic}`. Values are percent-encoded, each as one piece of a path or a query.
+    pub url: Template,
+    /// The method: POST.
+    #[serde(default = "post")]
+    pub method: String,
+    /// Headers of every request. They win over a producer's header of the same name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// What a request holds: one message as it is, unless said otherwise.
+    #[serde(default)]
+    pub body: HttpBody,
+    /// Most messages of one request, for the bodies that hold several: 100.
+    #[serde(default = "max_batch")]
+    pub max_batch: usize,
+    /// Most bytes of content in one such request, unless one message alone has more: 1 MiB, what servers commonly take.
+    #[serde(default = "max_batch_bytes")]
+    pub max_batch_bytes: usize,
+    /// Whether a request may hold several messages of one lane: no. Only for a receiver that, within one request, takes
+    /// nothing of a lane behind the first of its events that it does not take. Otherwise a request holds one message of
+    /// each lane at most, and the order holds with any receiver.
+    #[serde(default)]
+    pub lanes_in_order: bool,
+    /// Whether to compress what is sent: no, because not every receiver can read it.
+    #[serde(default)]
+    pub gzip: bool,
+    /// Who sends. The source of a `CloudEvent`, `/postrider/{namespace}` unless it is given; in a batch, the `source` of each
+    /// event, which it has only if it is given.
+    #[serde(default)]
+    pub source: Option<Template>,
+    /// A token for `Authorization: Bearer`.
+    #[serde(default)]
+    pub bearer: Option<Secret>,
+    /// A name and a password for `Authorization: Basic`.
+    #[serde(default)]
+    pub basic: Option<BasicAuth>,
+    /// A PEM file with the certificate (and its chain) that this client shows.
+    #[serde(default)]
+    pub client_cert: Option<PathBuf>,
+    /// A PEM file with its key.
+    #[serde(default)]
+    pub client_key: Option<PathBuf>,
+    /// A PEM file with the authorities to trust, instead of the system's.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// How long a connection may take to be made: 5 seconds.
+    #[serde(default = "connect_timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub connect_timeout: Duration,
+    /// How long a delivery may take in all, until the end of the answer: 20 seconds, which is less than a relay's
+    /// deadline, so that it is the sink that says what happened.
+    #[serde(default = "timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub timeout: Duration,
+    /// How much of an answer is read: 64 KiB. The rest is left on the wire and the connection closed.
+    #[serde(default = "max_response_bytes")]
+    pub max_response_bytes: usize,
+    /// Statuses that another try may cure, whatever the table says.
+    #[serde(default)]
+    pub retry_statuses: Vec<u16>,
+    /// Statuses that no other try can cure, whatever the table says.
+    #[serde(default)]
+    pub terminal_statuses: Vec<u16>,
+    /// Where in the JSON of a refusal the receiver's own code is, as a JSON pointer: `/error/code`.
+    #[serde(default)]
+    pub reply_code: Option<String>,
+    /// The header of an answer that is kept as the receiver's reference: `x-request-id`.
+    #[serde(default = "reference_header")]
+    pub reference_header: String,
+    /// Signs each request as Standard Webhooks says.
+    #[serde(default)]
+    pub webhook: Option<WebhookOptions>,
+    /// Whether addresses that are not public are refused: yes for webhooks, whose URLs others choose; no otherwise.
+    #[serde(default)]
+    pub guard: Option<bool>,
+    /// Networks that the guard lets through all the same: `10.1.0.0/16`.
+    #[serde(default)]
+    pub allow: Vec<IpNet>,
+    /// Whether to speak HTTP/2 without asking first: no. Over TLS it is agreed on in the handshake anyway.
+    #[serde(default)]
+    pub http2_prior_knowledge: bool,
+}
+
+/// What a request holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HttpBody {
+    /// One message: its content, byte for byte, and the rest in headers.
+    #[default]
+    Content,
+    /// Several messages: `{"events": […]}`, answered for all or one by one.
+    Batch,
+    /// One message as a `CloudEvent` in JSON.
+    CloudeventsStructured,
+    /// One message as a `CloudEvent` whose attributes are headers.
+    CloudeventsBinary,
+    /// Several messages as a JSON array of `CloudEvents`, answered for all.
+    CloudeventsBatch,
+}
+
+impl HttpBody {
+    pub(super) fn holds_several(self) -> bool {
+        matches!(self, Self::Batch | Self::CloudeventsBatch)
+    }
+}
+
+/// A name and a password.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BasicAuth {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: Secret,
+}
+
+/// How to sign.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookOptions {
+    /// One or two secrets, `whsec_…`. Two while one replaces the other: each request is signed with both.
+    pub secrets: Vec<Secret>,
+}
+
+impl HttpOptions {
+    /// One message a request, to this URL.
+    #[must_use]
+    pub fn new(url: Template) -> Self {
+        Self {
+            url,
+            method: post(),
+            headers: BTreeMap::new(),
+            body: HttpBody::default(),
+            max_batch: max_batch(),
+            max_batch_bytes: max_batch_bytes(),
+            lanes_in_order: false,
+            gzip: false,
+            source: None,
+            bearer: None,
+            basic: None,
+            client_cert: None,
+            client_key: None,
+            ca: None,
+            connect_timeout: connect_timeout(),
+            timeout: timeout(),
+            max_response_bytes: max_response_bytes(),
+            retry_statuses: Vec::new(),
+            terminal_statuses: Vec::new(),
+            reply_code: None,
+            reference_header: reference_header(),
+            webhook: None,
+            guard: None,
+            allow: Vec::new(),
+            http2_prior_knowledge: false,
+        }
+    }
+
+    /// What an edge site forwards to: batches, to `CLOUD_INGESTION_URL`.
+    pub fn edge(url: &str) -> Result<Self, Error> {
+        let url = url.parse::<Template>().map_err(|error| Error::Options { reason: error.to_string() })?;
+        Ok(Self { body: HttpBody::Batch, ..Self::new(url) })
+    }
+
+    /// Whether addresses are guarded.
+    pub(super) fn guarded(&self) -> bool {
+        self.guard.unwrap_or(self.webhook.is_some())
+    }
+}
+
+fn post() -> String {
+    "POST".to_owned()
+}
+
+fn max_batch() -> usize {
+    100
+}
+
+fn max_batch_bytes() -> usize {
+    1024 * 1024
+}
+
+fn connect_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(20)
+}
+
+fn max_response_bytes() -> usize {
+    64 * 1024
+}
+
+fn reference_header() -> String {
+    "x-request-id".to_owned()
+}

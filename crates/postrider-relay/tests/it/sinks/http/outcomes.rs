@@ -1,0 +1,242 @@
+//! What an answer, or none, comes to: the table of statuses through a real relay, the receiver's own code, `Retry-After`, and
+//! a deadline that holds whatever the receiver does.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use postrider::{Backoff, Message};
+use postrider_relay::{
+    BreakerOptions, CodeTable, FailureClass, HttpOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions,
+};
+use postrider_testkit::sink_contract::claimed;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::receiver::{Receiver, Reply, Rest};
+use super::{deliver, delivered, failed, options, sink};
+use crate::support::{quick, site, start};
+
+/// Answers with the status that the path ends with.
+async fn as_asked() -> Receiver {
+    Receiver::start(|received| {
+        let status = received.path.rsplit('/').next().and_then(|status| status.parse().ok()).expect("a status");
+        Reply::status(status)
+    })
+    .await
+}
+
+fn by_topic(receiver: &Receiver) -> HttpOptions {
+    HttpOptions::new(receiver.url("/{topic}").parse().expect("a template"))
+}
+
+/// Proves P11: a status becomes a code, the code a class; the lists of the configuration come before the table.
+#[tokio::test]
+async fn a_status_becomes_a_code_and_a_class() {
+    let receiver = as_asked().await;
+    let terminal_too = HttpOptions { terminal_statuses: vec![404], retry_statuses: vec![422], ..by_topic(&receiver) };
+    let (plain, changed) = (sink(&by_topic(&receiver)), sink(&terminal_too));
+    for (status, class, otherwise) in [
+        ("400", FailureClass::Terminal, FailureClass::Terminal),
+        ("404", FailureClass::Retryable, FailureClass::Terminal),
+        ("409", FailureClass::Retryable, FailureClass::Retryable),
+        ("422", FailureClass::Terminal, FailureClass::Retryable),
+        ("302", FailureClass::Retryable, FailureClass::Retryable),
+        ("500", FailureClass::Retryable, FailureClass::Retryable),
+    ] {
+        let message = claimed(status, "1");
+        let failure = failed(&plain, &message).await;
+        assert_eq!((failure.code, failure.class), (format!("HTTP_{status}"), class));
+        assert!(!failure.pause);
+        assert_eq!(failed(&changed, &message).await.class, otherwise, "{status}");
+    }
+    assert_eq!(delivered(&plain, &claimed("201", "1")).await.code.as_deref(), Some("201"));
+}
+
+/// Proves P11: in a real relay, the receiver's own code decides by the sink's table of codes, before the status does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_receivers_own_code_decides() {
+    let receiver = Receiver::start(|received| {
+        let code = received.path.rsplit('/').next().expect("a path");
+        Reply::json(if code == "ACCOUNT_CLOSED" { 503 } else { 422 }, &json!({ "error": { "code": code } }))
+    })
+    .await;
+    let site = site().await;
+    site.enqueue(&["ACCOUNT_CLOSED", "ACCOUNT_LOCKED", "UNHEARD_OF"].map(message)).await;
+    let http = sink(&HttpOptions { reply_code: Some("/error/code".to_owned()), ..by_topic(&receiver) });
+    let codes = CodeTable::default()
+        .with("ACCOUNT_CLOSED", FailureClass::Terminal)
+        .with("ACCOUNT_LOCKED", FailureClass::Retryable);
+    let running = start(site.relay().options(quick()).sink_with("default", http, SinkOptions { codes, ..patient(2) }));
+    site.until("select count(*) = 3 from outbox.dead_letter").await;
+    running.stop().await;
+    let attempts = "select count(*) from outbox.attempts a join outbox.messages m using (message_id) where m.topic = ";
+    assert_eq!(site.number(&format!("{attempts} 'ACCOUNT_CLOSED'")).await, 1, "terminal, in spite of its 503");
+    assert_eq!(site.number(&format!("{attempts} 'ACCOUNT_LOCKED'")).await, 2, "tried again, in spite of its 422");
+    assert_eq!(site.number(&format!("{attempts} 'UNHEARD_OF'")).await, 1, "the status decides");
+}
+
+fn message(topic: &str) -> Message {
+    Message::json(topic, &1).expect("JSON")
+}
+
+pub(super) fn patient(max_attempts: u32) -> SinkOptions {
+    let backoff = Backoff { base: Duration::from_millis(10), max: Duration::from_millis(50) };
+    SinkOptions {
+        retry: RetryOptions { backoff, max_attempts, ..RetryOptions::default() },
+        breaker: BreakerOptions { failures: 0, ..BreakerOptions::default() },
+        ..SinkOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn the_receivers_code_and_reference_are_kept() {
+    let receiver = Receiver::start(|received| Reply {
+        headers: vec![("x-request-id", "req-7".to_owned())],
+        ..Reply::json(if received.path == "/bad" { 400 } else { 200 }, &json!({ "code": 17 }))
+    })
+    .await;
+    let http = sink(&HttpOptions { reply_code: Some("/code".to_owned()), ..by_topic(&receiver) });
+    assert_eq!(failed(&http, &claimed("bad", "1")).await.reply_code.as_deref(), Some("17"));
+    let receipt = delivered(&http, &claimed("good", "1")).await;
+    assert_eq!((receipt.reference.as_deref(), receipt.code.as_deref()), (Some("req-7"), Some("200")));
+}
+
+#[tokio::test]
+async fn a_receiver_may_ask_to_be_left_alone() {
+    let in_an_hour = jiff::Timestamp::try_from(SystemTime::now() + Duration::from_hours(1)).expect("a time");
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&in_an_hour).expect("a date");
+    let receiver = Receiver::start(move |received| {
+        let retry_after = if received.path == "/seconds" { "120".to_owned() } else { date.clone() };
+        Reply { headers: vec![("retry-after", retry_after)], ..Reply::status(429) }
+    })
+    .await;
+    let http = sink(&by_topic(&receiver));
+    assert_eq!(failed(&http, &claimed("seconds", "1")).await.retry_after, Some(Duration::from_mins(2)));
+    let until = failed(&http, &claimed("date", "1")).await.retry_after.expect("a wait");
+    assert!((Duration::from_mins(58)..=Duration::from_hours(1)).contains(&until), "{until:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = Receiver::accepting().await;
+    let location = elsewhere.url("/");
+    let receiver =
+        Receiver::start(move |_| Reply { headers: vec![("location", location.clone())], ..Reply::status(307) }).await;
+    let failure = failed(&sink(&options(&receiver)), &claimed("t", "1")).await;
+    assert_eq!((failure.code.as_str(), failure.class), ("HTTP_307", FailureClass::Retryable));
+    assert!(failure.message.contains("not followed"), "{}", failure.message);
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+/// Proves P10: whatever the receiver does, a delivery is over when its time is: no answer, half an answer, no end.
+#[tokio::test]
+async fn a_delivery_ends_at_its_deadline() {
+    let receiver = Receiver::start(|received| {
+        let rest = if received.path == "/stuck" { Rest::Silence } else { Rest::Endless };
+        Reply { rest, body: vec![b'x'; 1_000], ..Reply::status(200) }
+    })
+    .await;
+    let short = HttpOptions { timeout: Duration::from_secs(1), ..by_topic(&receiver) };
+    let http = sink(&short);
+    let started = Instant::now();
+    let failure = failed(&http, &claimed("stuck", "1")).await;
+    assert_eq!((failure.code.as_str(), failure.class), (SinkFailure::TIMEOUT, FailureClass::Retryable));
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    // More than is read: the status has been said, and the rest is left alone.
+    assert_eq!(delivered(&http, &claimed("endless", "1")).await.code.as_deref(), Some("200"));
+    let unread = sink(&HttpOptions { max_response_bytes: usize::MAX, ..short });
+    let endless = claimed("endless", "1");
+    assert_eq!(failed(&unread, &endless).await.code, SinkFailure::TIMEOUT, "an endless answer has no end");
+    receiver.stall(true);
+    assert_eq!(failed(&http, &claimed("stalled", "1")).await.code, SinkFailure::TIMEOUT);
+}
+
+/// A delivery that is dropped is cut off: the receiver sees the connection closed, or the stream reset.
+#[tokio::test]
+async fn a_delivery_that_is_dropped_hangs_up() {
+    for http2_prior_knowledge in [false, true] {
+        let receiver = Receiver::accepting().await;
+        let http = sink(&HttpOptions { http2_prior_knowledge, ..options(&receiver) });
+        delivered(&http, &claimed("t", "1")).await;
+        receiver.stall(true);
+        let message = claimed("t", "1");
+        let cut_off = tokio::time::timeout(Duration::from_millis(300), failed(&http, &message)).await;
+        assert!(cut_off.is_err(), "{cut_off:?}");
+        receiver.until_hung_up(1).await;
+        receiver.stall(false);
+        delivered(&http, &message).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_unreachable() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let garbage = Garbage::start().await;
+    for url in [
+        format!("http://{gone}/"),
+        format!("https://{}/", garbage.0),
+        format!("http://{}/", garbage.0),
+        "http://there-is-no-such-host.invalid/".to_owned(),
+    ] {
+        let http = sink(&HttpOptions::new(url.parse().expect("a template")));
+        let failure = failed(&http, &claimed("t", "1")).await;
+        assert_eq!(
+            (failure.code.as_str(), failure.class),
+            (SinkFailure::UNREACHABLE, FailureClass::Retryable),
+            "{url}"
+        );
+        assert!(!failure.message.contains("http"), "the URL may hold a secret: {}", failure.message);
+    }
+}
+
+/// A server that says something that is neither TLS nor HTTP, and hangs up.
+struct Garbage(std::net::SocketAddr);
+
+impl Garbage {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                drop(stream.readable().await);
+                drop(stream.try_write(b"SSH-2.0-OpenSSH_9.2\r\n"));
+            }
+        });
+        Self(address)
+    }
+}
+
+/// Proves P10: with a relay whose deadline is the shorter one, the relay's holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_relays_deadline_holds_as_well() {
+    let receiver = Receiver::start(|_| Reply { rest: Rest::Silence, ..Reply::status(200) }).await;
+    let site = site().await;
+    site.enqueue(&[message("t")]).await;
+    let http = sink(&options(&receiver));
+    let deadline = Duration::from_millis(500);
+    let relay = RelayOptions { lease: Duration::from_secs(20), ..quick() };
+    let running = start(site.relay().options(relay).sink_with("default", http, SinkOptions { deadline, ..patient(1) }));
+    site.until("select count(*) = 1 from outbox.dead_letter").await;
+    running.stop().await;
+    let code = "select count(*) from outbox.attempts where error_code = 'TIMEOUT'";
+    assert_eq!(site.number(code).await, 1);
+}
+
+#[tokio::test]
+async fn a_message_without_what_the_url_asks_for_has_no_address() {
+    let receiver = Receiver::accepting().await;
+    let http = sink(&HttpOptions::new(receiver.url("/l/{lane}/x?t={topic}").parse().expect("a template")));
+    let mut message = claimed("a&b=c d/ü", "1");
+    assert_eq!(failed(&http, &message).await.code, SinkFailure::NO_ADDRESS);
+    for climbing in ["..", ".", "%2e%2E"] {
+        message.lane = Some(climbing.to_owned());
+        let verdicts = deliver(&http, std::slice::from_ref(&message)).await;
+        let came = receiver.received();
+        let path = came.last().map(|request| request.path.clone());
+        assert!(climbing.starts_with('%') || came.is_empty(), "{climbing}: {verdicts:?}");
+        assert!(path.is_none_or(|path| path.starts_with("/l/%252e%252E/x")), "{climbing}: {verdicts:?}");
+    }
+    message.lane = Some("../../etc?x#y".to_owned());
+    delivered(&http, &message).await;
+    let path = receiver.received().pop().expect("a request").path;
+    assert_eq!(path, "/l/..%2F..%2Fetc%3Fx%23y/x?t=a%26b%3Dc%20d%2F%C3%BC");
+}
