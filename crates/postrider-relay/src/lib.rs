@@ -52,6 +52,8 @@ pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::ndjson::NdjsonSink;
+#[cfg(feature = "rabbitmq")]
+pub use crate::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};
 pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};

@@ -6,8 +6,12 @@ pub(crate) mod checked;
 pub(crate) mod envelope;
 pub(crate) mod handler;
 pub(crate) mod ndjson;
+#[cfg(feature = "rabbitmq")]
+pub(crate) mod rabbitmq;
 #[cfg(feature = "_network")]
 pub(crate) mod template;
+#[cfg(feature = "rabbitmq")]
+mod waves;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

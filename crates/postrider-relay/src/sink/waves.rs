@@ -1,0 +1,54 @@
+//! Keeps the order of lanes where a server answers each message of a flight by itself and may refuse one and take the
+//! next. A wave is the first unsettled message of every lane, and all that have no lane; it is sent as one flight, and the
+//! next wave waits for its answers. So the message behind a failed one is never on the wire. Called by the sinks of RabbitMQ
+//! and MQTT.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use postrider::Claimed;
+
+use super::Verdict;
+
+/// A batch on its way. Messages are named by their place in it.
+pub(crate) struct Waves {
+    verdicts: Vec<Option<Verdict>>,
+    /// The next message of the same lane.
+    behind: Vec<Option<usize>>,
+    ready: Vec<usize>,
+}
+
+impl Waves {
+    pub(crate) fn new(batch: &[Arc<Claimed>]) -> Self {
+        let mut waves = Self { verdicts: vec![None; batch.len()], behind: vec![None; batch.len()], ready: Vec::new() };
+        let mut last: HashMap<&str, usize> = HashMap::new();
+        for (place, message) in batch.iter().enumerate() {
+            let before = message.lane.as_deref().and_then(|lane| last.insert(lane, place));
+            match before {
+                Some(before) => waves.behind[before] = Some(place),
+                None => waves.ready.push(place),
+            }
+        }
+        waves
+    }
+
+    /// What may be sent now, in the order of the batch; nothing when the batch has come to its end.
+    pub(crate) fn next_wave(&mut self) -> Vec<usize> {
+        let mut wave = std::mem::take(&mut self.ready);
+        wave.sort_unstable();
+        wave
+    }
+
+    /// What became of a message. If it was delivered, the next of its lane may go.
+    pub(crate) fn settle(&mut self, place: usize, verdict: Verdict) {
+        if matches!(verdict, Verdict::Delivered(_)) {
+            self.ready.extend(self.behind[place]);
+        }
+        self.verdicts[place] = Some(verdict);
+    }
+
+    /// One verdict for each message; what was never settled was never sent.
+    pub(crate) fn into_verdicts(self) -> Vec<Verdict> {
+        self.verdicts.into_iter().map(|verdict| verdict.unwrap_or(Verdict::NotSent)).collect()
+    }
+}
