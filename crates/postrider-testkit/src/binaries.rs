@@ -1,5 +1,6 @@
-//! Finds PostgreSQL's programs by looking, so that the tests run with whatever a machine has. `POSTRIDER_TEST_PG_BIN`
-//! names another directory of programs; `scripts/test-matrix` sets it once for each version. Nothing is installed here.
+//! Finds the servers' programs by looking, so that the tests run with whatever a machine has. `POSTRIDER_TEST_PG_BIN`
+//! names another directory of PostgreSQL's; `scripts/test-matrix` sets it once for each version. Nothing is installed
+//! here.
 
 use std::{
     env, fs,
@@ -7,7 +8,10 @@ use std::{
     process::Command,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    cache,
+    error::{Error, Result},
+};
 
 /// The variable that overrides the search.
 const BIN_VARIABLE: &str = "POSTRIDER_TEST_PG_BIN";
@@ -65,13 +69,59 @@ pub(crate) fn psql_program(server: &Path) -> Result<PathBuf> {
         .ok_or(Error::Missing { program: "psql", hint: "" })
 }
 
+// Debian puts some of them into sbin, which an ordinary user's PATH lacks.
+
 pub(crate) fn pgbouncer_program() -> Result<PathBuf> {
-    // Debian puts it into sbin, which an ordinary user's PATH lacks.
-    Some(PathBuf::from("/usr/sbin"))
-        .filter(|dir| has(dir, "pgbouncer"))
-        .or_else(|| on_path("pgbouncer"))
-        .map(|dir| dir.join("pgbouncer"))
-        .ok_or(Error::Missing { program: "pgbouncer", hint: "" })
+    find("pgbouncer", Some("/usr/sbin".into()))
+}
+
+pub(crate) fn redis_program() -> Result<PathBuf> {
+    find("redis-server", None)
+}
+
+pub(crate) fn mosquitto_program() -> Result<PathBuf> {
+    find("mosquitto", Some("/usr/sbin".into()))
+}
+
+pub(crate) fn mosquitto_passwd_program() -> Result<PathBuf> {
+    find("mosquitto_passwd", None)
+}
+
+/// PyPI's, newer than Debian's.
+pub(crate) fn nats_program() -> Result<PathBuf> {
+    find("nats-server", Some(cache::location()?.join("python/bin")))
+}
+
+/// The scripts themselves: Debian's on the PATH would become the account of the machine's own server.
+pub(crate) fn rabbitmq_program(name: &'static str) -> Result<PathBuf> {
+    find(name, Some("/usr/lib/rabbitmq/bin".into()))
+}
+
+pub(crate) fn epmd_program() -> Result<PathBuf> {
+    find("epmd", None)
+}
+
+/// The Kafka-compatible broker.
+pub(crate) fn nisshi_program() -> Result<PathBuf> {
+    find("nisshi", Some(cache::location()?.join("nisshi-0.8.1/bin")))
+}
+
+/// The one with the libraries; another on the PATH would lack them.
+pub(crate) fn python_program() -> Result<PathBuf> {
+    let dir = cache::location()?.join("python/bin");
+    if has(&dir, "python") {
+        return Ok(dir.join("python"));
+    }
+    Err(Error::Missing { program: "the tests' Python with the brokers' client libraries", hint: "" })
+}
+
+/// First where `scripts/setup` puts it, then wherever else the machine has it.
+fn find(program: &'static str, preferred: Option<PathBuf>) -> Result<PathBuf> {
+    preferred
+        .filter(|dir| has(dir, program))
+        .or_else(|| on_path(program))
+        .map(|dir| dir.join(program))
+        .ok_or(Error::Missing { program, hint: "" })
 }
 
 fn has(dir: &Path, program: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The directory where things that are slow to make are kept between test runs: cluster templates, and the servers
-//! that `scripts/setup` fetches (which chooses the directory by the same rule). Called by the template only.
+//! that `scripts/setup` fetches (which chooses the directory by the same rule). Called by the template
+//! and by whoever looks for such a server.
 
 use std::{
     env, fs,
@@ -31,7 +32,7 @@ pub(crate) fn subdirectory(name: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn location() -> Result<PathBuf> {
+pub(crate) fn location() -> Result<PathBuf> {
     if let Some(named) = env::var_os(CACHE_VARIABLE) {
         return Ok(named.into());
     }

@@ -24,7 +24,7 @@ use crate::{
     database::{ADMIN_DATABASE, Database, connect, url},
     error::{Error, Result, or_panic},
     processes,
-    supervisor::Supervisor,
+    supervisor::{Supervisor, lock},
     template,
 };
 
@@ -188,12 +188,7 @@ impl Cluster {
     /// # Panics
     /// When a process survives.
     pub fn kill9(&self) {
-        let mut supervisor = self.supervisor();
-        let Some(pid) = supervisor.pid() else { return };
-        let all = freeze(pid);
-        processes::signal("KILL", &all);
-        or_panic(supervisor.wait());
-        processes::wait_gone(&all);
+        or_panic(self.supervisor().kill());
     }
 
     /// Freezes every process of the server: connections stay open and nobody answers. Returns when all are frozen.
@@ -201,16 +196,12 @@ impl Cluster {
     /// # Panics
     /// When a process does not stop.
     pub fn pause(&self) {
-        if let Some(pid) = self.supervisor().pid() {
-            freeze(pid);
-        }
+        self.supervisor().freeze();
     }
 
     /// Lets a frozen server go on.
     pub fn resume(&self) {
-        if let Some(pid) = self.supervisor().pid() {
-            thaw(pid);
-        }
+        self.supervisor().thaw();
     }
 
     /// Starts the server again after [`Cluster::kill9`], or restarts a running one (fast: its sessions are ended).
@@ -238,14 +229,7 @@ impl Cluster {
     /// A clean, fast stop; nothing to do for a server that is down.
     pub(crate) async fn stop(&self) -> Result<()> {
         let server = Arc::clone(&self.server);
-        blocking(move || {
-            let mut supervisor = lock(&server.supervisor);
-            let Some(pid) = supervisor.pid() else { return Ok(()) };
-            processes::signal("INT", &[pid]);
-            thaw(pid);
-            supervisor.wait().map(drop)
-        })
-        .await
+        blocking(move || lock(&server.supervisor).stop("INT")).await
     }
 
     /// Appends settings and reloads; returns when new sessions see them. A setting that needs a restart waits for
@@ -284,25 +268,6 @@ impl Cluster {
     fn supervisor(&self) -> MutexGuard<'_, Supervisor> {
         lock(&self.server.supervisor)
     }
-}
-
-/// A test that panicked while it held the lock must not hide its own message behind a second panic.
-fn lock(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
-    supervisor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// The parent first: once it stands still, no child can appear behind our back.
-fn freeze(pid: u32) -> Vec<u32> {
-    processes::signal("STOP", &[pid]);
-    processes::wait_stopped(&[pid]);
-    let children = processes::children_of(pid);
-    processes::signal("STOP", &children);
-    processes::wait_stopped(&children);
-    [vec![pid], children].concat()
-}
-
-fn thaw(pid: u32) {
-    processes::signal("CONT", &[processes::children_of(pid), vec![pid]].concat());
 }
 
 pub(crate) fn data_directory(supervisor: &Supervisor) -> PathBuf {

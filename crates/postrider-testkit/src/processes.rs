@@ -1,5 +1,5 @@
 //! Signals and process states, by `/proc` and the shell's `kill`, for freezing and killing a whole server at once.
-//! Called by the cluster only. It must be given process ids that this crate started, never names.
+//! Called by the supervisor only. It must be given process ids that this crate started, never names.
 
 use std::{
     fs,
@@ -14,12 +14,27 @@ const STATE_DEADLINE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The children of a server; its own children do not fork.
-pub(crate) fn children_of(parent: u32) -> Vec<u32> {
+fn children_of(parent: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|&pid| read_stat(pid).is_some_and(|(_, ppid)| ppid == parent))
         .collect()
+}
+
+/// Stops a server and its children and returns them all. The parent first: once it stands still, no child can appear
+/// behind our back.
+pub(crate) fn freeze(pid: u32) -> Vec<u32> {
+    signal("STOP", &[pid]);
+    wait_stopped(&[pid]);
+    let children = children_of(pid);
+    signal("STOP", &children);
+    wait_stopped(&children);
+    [vec![pid], children].concat()
+}
+
+pub(crate) fn thaw(pid: u32) {
+    signal("CONT", &[children_of(pid), vec![pid]].concat());
 }
 
 /// Sends one signal to all; a process that is already gone is not an error.
@@ -45,7 +60,7 @@ pub(crate) fn wait_gone(pids: &[u32]) {
     wait_until(pids, "end", |pid| !is_running(pid));
 }
 
-pub(crate) fn wait_stopped(pids: &[u32]) {
+fn wait_stopped(pids: &[u32]) {
     wait_until(pids, "stop", |pid| read_stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X')));
 }
 

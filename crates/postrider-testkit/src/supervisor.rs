@@ -1,6 +1,6 @@
 //! A small shell process beside the test process that owns one directory and the server in it. It cleans up when its
-//! input ends, which the kernel sees to however the test process ends: return, panic, abort or SIGKILL. The cluster,
-//! the template and pgbouncer start their processes through it; nobody else removes their directories.
+//! input ends, which the kernel sees to however the test process ends: return, panic, abort or SIGKILL. Every private
+//! server starts its processes through it; nobody else removes their directories.
 
 use std::{
     ffi::OsStr,
@@ -9,6 +9,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use uuid::Uuid;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     error::{Error, Result},
+    processes,
 };
 
 const SCRIPT: &str = include_str!("supervisor.sh");
@@ -100,8 +102,43 @@ impl Supervisor {
         }
     }
 
+    /// Kills the process and its children at once, as a loss of power would, and returns when they are gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let Some(pid) = self.pid else { return Ok(()) };
+        let all = processes::freeze(pid);
+        processes::signal("KILL", &all);
+        self.wait()?;
+        processes::wait_gone(&all);
+        Ok(())
+    }
+
+    /// Asks the process to end and waits for it; a frozen one is woken for that.
+    pub(crate) fn stop(&mut self, signal: &str) -> Result<()> {
+        let Some(pid) = self.pid else { return Ok(()) };
+        processes::signal(signal, &[pid]);
+        processes::thaw(pid);
+        self.wait().map(drop)
+    }
+
+    /// Freezes the process and its children: connections stay open and nobody answers.
+    pub(crate) fn freeze(&self) {
+        if let Some(pid) = self.pid {
+            processes::freeze(pid);
+        }
+    }
+
+    pub(crate) fn thaw(&self) {
+        if let Some(pid) = self.pid {
+            processes::thaw(pid);
+        }
+    }
+
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
     pub(crate) fn log_tail(&self) -> String {
-        let log = fs::read(self.directory.join("log")).unwrap_or_default();
+        let log = fs::read(self.log_path()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
@@ -129,6 +166,11 @@ impl Drop for Supervisor {
         drop(self.orders.take());
         let _ = self.shell.wait();
     }
+}
+
+/// A test that panicked while it held the lock must not hide its own message behind a second panic.
+pub(crate) fn lock(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
+    supervisor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn quoted(word: &str) -> String {

@@ -15,12 +15,13 @@ trap clean_up EXIT
 clean_up() {
     trap '' HUP INT TERM
     if [ -n "$child" ]; then
-        kill -s "$stop_signal" "$child"
-        # A frozen server takes no signal but this one, and its frozen children would keep it waiting.
+        # A frozen server takes no signal but this one. Its children first: they would keep it waiting, and once it is
+        # gone nobody knows whose they were.
         for stat in /proc/[0-9]*/stat; do
             read -r pid _ _ parent _ <"$stat" || continue
             [ "$parent" != "$child" ] || kill -s CONT "$pid"
         done
+        kill -s "$stop_signal" "$child"
         kill -s CONT "$child"
         (sleep 10; kill -s KILL "$child") &
         watchdog=$!

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails as the test itself does")]
 
+mod brokers;
 mod clean_up;
 mod cluster;
 mod proxies;

@@ -1,0 +1,112 @@
+//! A private Mosquitto that keeps sessions and their messages over a restart. The tests of the MQTT sink start it.
+//!
+//! What it cannot do: Mosquitto has no log of changes. It rewrites its whole file after each round of its loop that
+//! changed something, which is after the acknowledgements of that round were sent. A message that was acknowledged within
+//! the last moment before a kill may therefore be lost, and a message without a session that waits for it always is. A
+//! clean [`Server::restart`] loses nothing.
+
+use std::fs;
+
+use crate::{
+    binaries::{mosquitto_passwd_program, mosquitto_program},
+    error::{Error, Result, or_panic},
+    server::{Broker, Recipe, Server, lines, write_settings},
+};
+
+/// As often as it can save, and as many waiting messages as a test may send.
+const SETTINGS: &[(&str, &str)] = &[
+    ("persistence", "true"),
+    ("autosave_on_changes", "true"),
+    ("autosave_interval", "1"),
+    ("max_queued_messages", "0"),
+    ("log_dest", "stderr"),
+];
+
+/// A private Mosquitto; it ends when dropped.
+#[derive(Debug)]
+pub struct Mosquitto {
+    server: Server,
+}
+
+impl Mosquitto {
+    /// Starts a server that lets everybody in.
+    ///
+    /// # Panics
+    /// When Mosquitto is not installed or does not start.
+    pub async fn start() -> Self {
+        Self::start_with(&[], &[]).await
+    }
+
+    /// Starts a server that lets only these users with their passwords in (everybody, if there are none), with further
+    /// settings: `("message_size_limit", "1000")`, `("max_packet_size", "2000")`.
+    ///
+    /// # Panics
+    /// When Mosquitto is not installed or does not start.
+    pub async fn start_with(users: &[(&str, &str)], settings: &[(&str, &str)]) -> Self {
+        or_panic(Self::try_start(users, settings).await)
+    }
+
+    async fn try_start(users: &[(&str, &str)], settings: &[(&str, &str)]) -> Result<Self> {
+        let program = mosquitto_program()?;
+        let hashed = hashed(users)?;
+        let settings = lines(&[SETTINGS, settings].concat(), " ");
+        let command = move |port, directory: &std::path::Path| {
+            let (path, passwords) = (directory.join("mosquitto.conf"), directory.join("passwords"));
+            let who = if hashed.is_empty() {
+                "allow_anonymous true".to_owned()
+            } else {
+                write_settings(&passwords, &hashed)?;
+                format!("allow_anonymous false\npassword_file {}", passwords.display())
+            };
+            let text =
+                format!("listener {port} 127.0.0.1\n{who}\npersistence_location {}/\n{settings}", directory.display());
+            write_settings(&path, &text)?;
+            Ok(vec![program.clone().into(), "-c".into(), path.into()])
+        };
+        // Its first line ends with `starting`, this one with `running`.
+        let recipe = Recipe { name: "Mosquitto", ready: " running\n", command: Box::new(command) };
+        Ok(Self { server: Server::start(recipe).await? })
+    }
+
+    /// The address for a client without a password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mqtt://127.0.0.1:{}", self.server.port())
+    }
+
+    /// The address for a user.
+    #[must_use]
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("mqtt://{user}:{password}@127.0.0.1:{}", self.server.port())
+    }
+}
+
+impl Broker for Mosquitto {
+    fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// The lines of a password file.
+fn hashed(users: &[(&str, &str)]) -> Result<String> {
+    if users.is_empty() {
+        return Ok(String::new());
+    }
+    let file = tempfile::NamedTempFile::new().map_err(|source| Error::File {
+        doing: "make a file in",
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    write_settings(file.path(), &lines(users, ":"))?;
+    let program = mosquitto_passwd_program()?;
+    let failed = |source| Error::Spawn { program: program.display().to_string(), source };
+    let status = std::process::Command::new(&program).arg("-U").arg(file.path()).status().map_err(failed)?;
+    if !status.success() {
+        return Err(failed(std::io::Error::other(status.to_string())));
+    }
+    fs::read_to_string(file.path()).map_err(|source| Error::File {
+        doing: "read",
+        path: file.path().to_owned(),
+        source,
+    })
+}
