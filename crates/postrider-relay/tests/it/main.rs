@@ -9,6 +9,8 @@ mod kill;
 mod lanes;
 mod limits;
 mod shutdown;
+#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
+mod sinks;
 mod support;
 mod telemetry;
 mod wake;
