@@ -461,3 +461,31 @@ fn not_let_in(error: &lapin::Error) -> Finding {
 fn silent(timeout: Duration) -> Finding {
     Finding::broken(failure::silent(timeout).message, "check the host, the port, and whether the server is well")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(json: &str) -> RabbitmqOptions {
+        serde_json::from_str(json).expect("options")
+    }
+
+    #[test]
+    fn options_are_read_and_show_no_password() {
+        let options = options(
+            r#"{"url": "amqp://relay:hunter2@localhost/shop", "exchange": "events", "routing_key": "{namespace}.{topic}", "timeout": "3s"}"#,
+        );
+        assert_eq!(options.timeout, Duration::from_secs(3));
+        assert!(!format!("{options:?}").contains("hunter2"), "{options:?}");
+        assert!(RabbitmqSink::new(options).is_ok());
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_its_password() {
+        for url in ["http://relay:hunter2@localhost", "relay:hunter2", "amqp://relay:hunter2@localhost:port"] {
+            let options = RabbitmqOptions { url: Secret::from(url), ..RabbitmqOptions::default() };
+            let error = RabbitmqSink::new(options).err().expect("no sink").to_string();
+            assert!(error.contains("amqps://") && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,21 +1,19 @@
 //! The RabbitMQ sink against a private RabbitMQ, read by pika.
 
+mod special;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider::{Claimed, Content};
-use postrider_relay::{
-    FailureClass, Level, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template, Verdict,
-};
-use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver};
+use postrider::Claimed;
+use postrider_relay::{FailureClass, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template};
+use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
 use postrider_testkit::{Broker as _, Consumer, RabbitMq, sink_contract};
 
 use super::reader::Reader;
 use super::throughput;
 
 const EXCHANGE: &str = "events";
-const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Rabbit {
     server: RabbitMq,

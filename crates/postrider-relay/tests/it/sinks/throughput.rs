@@ -38,7 +38,8 @@ async fn rate(messages: usize, sending: impl Future<Output = ()>) -> f64 {
 
 async fn through(sink: &dyn Sink, messages: usize, lanes: usize) {
     for batch in 0..messages / BATCH {
-        let batch: Vec<Arc<Claimed>> = (0..BATCH).map(|number| Arc::new(message(batch * BATCH + number, lanes))).collect();
+        let batch: Vec<Arc<Claimed>> =
+            (0..BATCH).map(|number| Arc::new(message(batch * BATCH + number, lanes))).collect();
         let verdicts = sink.deliver(&batch).await;
         assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{:?}", verdicts.first());
     }
