@@ -51,6 +51,8 @@ pub use crate::relay::{Relay, RelayBuilder};
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
+#[cfg(feature = "mqtt")]
+pub use crate::sink::mqtt::{MqttOptions, MqttSink};
 pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "rabbitmq")]
 pub use crate::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};

@@ -5,12 +5,14 @@ pub(crate) mod checked;
 #[cfg(feature = "_network")]
 pub(crate) mod envelope;
 pub(crate) mod handler;
+#[cfg(feature = "mqtt")]
+pub(crate) mod mqtt;
 pub(crate) mod ndjson;
 #[cfg(feature = "rabbitmq")]
 pub(crate) mod rabbitmq;
 #[cfg(feature = "_network")]
 pub(crate) mod template;
-#[cfg(feature = "rabbitmq")]
+#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
 mod waves;
 
 use std::sync::Arc;

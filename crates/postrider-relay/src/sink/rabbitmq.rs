@@ -12,37 +12,30 @@
 //! the one is found that closes it alone.
 
 mod failure;
+mod flight;
 mod link;
+mod look;
 mod parcel;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{FusedFuture, FutureExt as _};
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use lapin::message::BasicReturnMessage;
-use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, QueueDeclareOptions};
-use lapin::protocol::AMQPErrorKind;
 use lapin::tcp::OwnedTLSConfig;
-use lapin::types::FieldTable;
 use lapin::uri::AMQPUri;
-use lapin::{Channel, Confirmation, ErrorKind, ExchangeKind};
 use postrider::Claimed;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::template::Template;
 use super::waves::Waves;
-use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
+use super::{Batching, Finding, Sink, Verdict};
 use crate::error::Error;
 use crate::secret::Secret;
+use flight::{End, Letter};
 use link::{Link, Links, Target};
-use parcel::{Addressing, Parcel};
+use parcel::Addressing;
 
 /// One flight of publishes. More would only wait in the server's buffers.
 const BATCH_MESSAGES: usize = 1_000;
@@ -123,80 +116,54 @@ impl RabbitmqSink {
 
     async fn send(&self, batch: &[Arc<Claimed>], waves: &mut Waves, deadline: Instant) {
         let parcels: Vec<_> = batch.iter().map(|message| self.addressing.parcel(message)).collect();
-        loop {
-            let wave = waves.next_wave();
-            if wave.is_empty() {
-                return;
-            }
-            let mut group = Vec::with_capacity(wave.len());
-            for place in wave {
+        while let Some(flight) = waves.next_flight() {
+            let mut letters = Vec::with_capacity(flight.len());
+            for place in flight {
                 match &parcels[place] {
-                    Ok(parcel) => group.push(Letter { place, parcel, body: batch[place].content.as_bytes() }),
+                    Ok(parcel) => letters.push(Letter { place, parcel, body: batch[place].content.as_bytes() }),
                     Err(failure) => waves.settle(place, Verdict::Failed(failure.clone())),
                 }
             }
-            let mut groups = vec![group];
-            while let Some(group) = groups.pop().filter(|group| !group.is_empty()) {
-                let taken = timeout_at(deadline, self.links.take()).await;
-                let link = match taken.unwrap_or_else(|_| Err(failure::silent(self.timeout))) {
-                    Ok(link) => link,
-                    Err(failure) => {
-                        let unsent = group.into_iter().chain(groups.into_iter().flatten());
-                        unsent.for_each(|letter| waves.settle(letter.place, Verdict::Failed(failure.clone())));
-                        return;
-                    }
-                };
-                groups.extend(self.fly(link, group, waves, deadline).await);
+            if letters.is_empty() {
+                continue;
+            }
+            let taken = timeout_at(deadline, self.links.take()).await;
+            match taken.unwrap_or_else(|_| Err(failure::silent(self.timeout))) {
+                Ok(link) => self.fly(link, letters, waves, deadline).await,
+                Err(failure) => return waves.fail(letters.iter().map(|letter| letter.place), &failure),
             }
         }
     }
 
-    /// Publishes a group as one flight and settles what is certain. What a closed channel left uncertain comes back in
-    /// halves, the first of them last.
-    async fn fly<'a>(
-        &self,
-        mut link: Link,
-        mut group: Vec<Letter<'a>>,
-        waves: &mut Waves,
-        deadline: Instant,
-    ) -> Vec<Vec<Letter<'a>>> {
+    /// Publishes as one flight and settles what is certain. What a closed channel left uncertain goes again in halves.
+    async fn fly(&self, mut link: Link, mut letters: Vec<Letter<'_>>, waves: &mut Waves, deadline: Instant) {
         let frame_max = link.frame_max();
-        group.retain(|letter| {
+        letters.retain(|letter| {
             let fits = letter.parcel.fits(frame_max);
             fits.map_err(|failure| waves.settle(letter.place, Verdict::Failed(failure))).is_ok()
         });
-        let flown = publish(&mut link, &group, deadline).await;
-        let certain = flown.certain(&group);
-        let mut left: Vec<Letter<'a>> = Vec::new();
-        for (letter, verdict) in group.into_iter().zip(certain) {
+        let flown = flight::publish(&mut link, &letters, deadline).await;
+        let mut left = Vec::new();
+        for (letter, verdict) in letters.into_iter().zip(flown.certain) {
             match verdict {
                 Some(verdict) => waves.settle(letter.place, verdict),
                 None => left.push(letter),
             }
         }
-        let failure = match flown.end {
+        let places = left.iter().map(|letter| letter.place);
+        match flown.end {
             End::Answered => {
                 self.links.give_back(link);
-                failure::in_doubt()
+                waves.fail(places, &failure::in_doubt());
             }
-            End::Late => failure::silent(self.timeout),
+            End::Late => waves.fail(places, &failure::silent(self.timeout)),
             End::Blocked(reason) => {
-                let failure = failure::blocked(&reason);
+                waves.fail(places, &failure::blocked(&reason));
                 self.links.watch(link, reason);
-                failure
             }
-            End::Broken(error) => {
-                if let Some(code) = channel_closed(&error)
-                    && !share_the_reason(code, &left)
-                {
-                    let second = left.split_off(left.len().div_ceil(2));
-                    return vec![second, left];
-                }
-                failure::of(&error)
-            }
-        };
-        left.into_iter().for_each(|letter| waves.settle(letter.place, Verdict::Failed(failure.clone())));
-        Vec::new()
+            End::Broken(error) if flight::may_be_of_one(&error, &left) => waves.halve(places.collect()),
+            End::Broken(error) => waves.fail(places, &failure::of(&error)),
+        }
     }
 }
 
@@ -216,250 +183,8 @@ impl Sink for RabbitmqSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        let looking = self.look();
-        timeout(self.timeout * 2, looking).await.unwrap_or_else(|_| vec![silent(self.timeout)])
+        look::look(&self.links, &self.addressing).await
     }
-}
-
-/// A message of a flight.
-#[derive(Clone, Copy)]
-struct Letter<'a> {
-    place: usize,
-    parcel: &'a Parcel,
-    body: &'a [u8],
-}
-
-impl Letter<'_> {
-    fn message_id(&self) -> &str {
-        self.parcel.properties.message_id().as_ref().map_or("", |id| id.as_str())
-    }
-}
-
-/// What came back from a flight.
-struct Flown {
-    /// By place in the group.
-    answers: Vec<Option<Confirmation>>,
-    end: End,
-}
-
-enum End {
-    /// Every message has its answer.
-    Answered,
-    /// The deadline passed.
-    Late,
-    /// The server blocks publishers.
-    Blocked(String),
-    /// The channel or the connection was closed.
-    Broken(lapin::Error),
-}
-
-/// Sends a group and waits for its answers. On return nothing more is sent: the link is in doubt unless all were answered.
-async fn publish(link: &mut Link, group: &[Letter<'_>], deadline: Instant) -> Flown {
-    link.begin();
-    let channel = link.channel.clone();
-    let mut flights: FuturesUnordered<_> = (0..group.len()).map(|at| one(&channel, at, group[at]).fuse()).collect();
-    let mut answers = Answers { confirmed: (0..group.len()).map(|_| None).collect(), broken: None };
-    let mut end = loop {
-        tokio::select! {
-            biased;
-            answer = flights.next() => match answer {
-                Some((at, answer)) => answers.note(at, answer),
-                None => break End::Answered,
-            },
-            reason = link.until_blocked() => break End::Blocked(reason),
-            () = tokio::time::sleep_until(deadline) => break End::Late,
-        }
-    };
-    answers.sweep(Pin::new(&mut flights));
-    if let Some(error) = answers.broken {
-        end = End::Broken(error);
-    }
-    Flown { answers: answers.confirmed, end }
-}
-
-async fn one(channel: &Channel, at: usize, letter: Letter<'_>) -> (usize, Result<Confirmation, lapin::Error>) {
-    let Parcel { exchange, routing_key, properties, .. } = letter.parcel;
-    let options = BasicPublishOptions { mandatory: true, immediate: false };
-    let publishing =
-        channel.basic_publish(exchange.clone(), routing_key.clone(), options, letter.body, properties.clone());
-    let answer = match publishing.await {
-        Ok(confirm) => confirm.await,
-        Err(error) => Err(error),
-    };
-    (at, answer)
-}
-
-struct Answers {
-    confirmed: Vec<Option<Confirmation>>,
-    broken: Option<lapin::Error>,
-}
-
-impl Answers {
-    fn note(&mut self, at: usize, answer: Result<Confirmation, lapin::Error>) {
-        match answer {
-            Ok(confirmation) => self.confirmed[at] = Some(confirmation),
-            // What the server said explains what the library says of the rest.
-            Err(error) if self.broken.is_none() || error.is_amqp_error() => self.broken = Some(error),
-            Err(_) => {}
-        }
-    }
-
-    /// Takes every answer that is there. When a round finds none, no return is overlooked that belongs to a confirmation
-    /// already seen: the library sets them one after the other, and a return never later than its own confirmation unless
-    /// that carries another one's.
-    fn sweep<F>(&mut self, mut flights: Pin<&mut FuturesUnordered<F>>)
-    where
-        F: FusedFuture<Output = (usize, Result<Confirmation, lapin::Error>)>,
-    {
-        let mut context = Context::from_waker(Waker::noop());
-        let mut found = true;
-        while std::mem::take(&mut found) {
-            for mut flight in flights.as_mut().iter_pin_mut().filter(|flight| !flight.is_terminated()) {
-                if let Poll::Ready((at, answer)) = flight.as_mut().poll(&mut context) {
-                    self.note(at, answer);
-                    found = true;
-                }
-            }
-        }
-    }
-}
-
-impl Flown {
-    /// The verdict of each message of which the answers make it certain.
-    fn certain(&self, group: &[Letter<'_>]) -> Vec<Option<Verdict>> {
-        let returned: HashMap<&str, &BasicReturnMessage> = self
-            .answers
-            .iter()
-            .flatten()
-            .filter_map(carried)
-            .filter_map(|message| Some((message.properties.message_id().as_ref()?.as_str(), message)))
-            .collect();
-        let complete = matches!(self.end, End::Answered);
-        let verdict = |(letter, answer): (&Letter<'_>, &Option<Confirmation>)| {
-            let answer = answer.as_ref()?;
-            if let Some(message) = returned.get(letter.message_id()) {
-                let failure = failure::refused(message.reply_code, message.reply_text.as_str());
-                return Some(Verdict::Failed(failure));
-            }
-            match answer {
-                Confirmation::Nack(_) => Some(Verdict::Failed(failure::nack())),
-                // It carries the return of another, and its own may be still to come.
-                Confirmation::Ack(Some(_)) if !complete => None,
-                Confirmation::Ack(_) => Some(Verdict::Delivered(Receipt::default())),
-                Confirmation::NotRequested => None,
-            }
-        };
-        group.iter().zip(&self.answers).map(verdict).collect()
-    }
-}
-
-fn carried(confirmation: &Confirmation) -> Option<&BasicReturnMessage> {
-    match confirmation {
-        Confirmation::Ack(message) | Confirmation::Nack(message) => message.as_ref(),
-        Confirmation::NotRequested => None,
-    }
-}
-
-/// With which code the server closed the channel, if that is what it did.
-fn channel_closed(error: &lapin::Error) -> Option<u16> {
-    match error.kind() {
-        ErrorKind::ProtocolError(said) if matches!(said.kind(), AMQPErrorKind::Soft(_)) => Some(said.get_id()),
-        _ => None,
-    }
-}
-
-/// Whether what closed the channel for one of these would close it for each.
-fn share_the_reason(code: u16, letters: &[Letter<'_>]) -> bool {
-    let same = |same: fn(&Parcel, &Parcel) -> bool| letters.windows(2).all(|two| same(two[0].parcel, two[1].parcel));
-    match code {
-        // The exchange is missing.
-        404 => same(|one, other| one.exchange == other.exchange),
-        // We may not write there, or not with this routing key.
-        403 => same(|one, other| one.exchange == other.exchange && one.routing_key == other.routing_key),
-        _ => letters.len() < 2,
-    }
-}
-
-impl RabbitmqSink {
-    async fn look(&self) -> Vec<Finding> {
-        let opened = timeout(self.timeout, Link::open(self.links.target())).await;
-        let link = match opened {
-            Ok(Ok(link)) => link,
-            Ok(Err(error)) => return vec![not_let_in(&error)],
-            Err(_) => return vec![silent(self.timeout)],
-        };
-        let uri = &self.links.target().uri;
-        let mut findings = vec![Finding::works(format!(
-            "RabbitMQ at {}:{} lets us into the virtual host {:?} and confirms what is published",
-            uri.authority.host, uri.authority.port, uri.vhost
-        ))];
-        findings.extend(self.look_for_the_exchange(&link.channel).await);
-        if let Some(reason) = self.links.blocked() {
-            findings.push(Finding::broken(
-                format!("the server has blocked its publishers: {reason}"),
-                "give it memory or disk: `rabbitmq-diagnostics alarms` tells which",
-            ));
-        }
-        findings
-    }
-
-    async fn look_for_the_exchange(&self, channel: &Channel) -> Option<Finding> {
-        let (exchange, routing_key) = (self.addressing.exchange.as_ref(), &self.addressing.routing_key);
-        match (exchange.map(Template::fixed), routing_key.fixed()) {
-            (Some(Some(name)), _) => {
-                let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-                let name = lapin::types::ShortString::try_new(name).ok()?;
-                let found =
-                    channel.exchange_declare(name.clone(), ExchangeKind::Topic, options, FieldTable::default()).await;
-                Some(match found {
-                    Ok(()) => Finding::weak(
-                        format!(
-                            "the exchange {name:?} exists; AMQP does not tell whether it and the queues behind it are durable"
-                        ),
-                        "see `rabbitmqctl list_exchanges name durable` and `rabbitmqctl list_queues name durable`",
-                    ),
-                    Err(error) => missing(&format!("the exchange {name:?}"), &error),
-                })
-            }
-            (None, Some(name)) => {
-                let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-                let name = lapin::types::ShortString::try_new(name).ok()?;
-                let found = channel.queue_declare(name.clone(), options, FieldTable::default()).await;
-                Some(match found {
-                    Ok(_) => Finding::weak(
-                        format!("the queue {name:?} exists; AMQP does not tell whether it is durable"),
-                        "see `rabbitmqctl list_queues name durable`",
-                    ),
-                    Err(error) => missing(&format!("the queue {name:?}"), &error),
-                })
-            }
-            _ => Some(Finding::works(
-                "where a message goes depends on the message, so that is not looked at: one without a route fails and is \
-                 tried again",
-            )),
-        }
-    }
-}
-
-fn missing(what: &str, error: &lapin::Error) -> Finding {
-    Finding::broken(
-        format!("{what} cannot be used: {}", failure::of(error).message),
-        "declare it, durable, before anything is sent; it is never declared from here",
-    )
-}
-
-fn not_let_in(error: &lapin::Error) -> Finding {
-    let failure = failure::of(error);
-    let fix = match failure.code.as_str() {
-        SinkFailure::UNAUTHORIZED => "check the user, the password and `rabbitmqctl list_permissions`",
-        SinkFailure::UNREACHABLE => "check the host, the port, and whether the server runs",
-        _ => "check the virtual host, and `rabbitmqctl list_vhosts`",
-    };
-    Finding::broken(format!("no connection: {}", failure.message), fix)
-}
-
-fn silent(timeout: Duration) -> Finding {
-    Finding::broken(failure::silent(timeout).message, "check the host, the port, and whether the server is well")
 }
 
 #[cfg(test)]

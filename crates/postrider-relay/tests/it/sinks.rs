@@ -1,7 +1,8 @@
 //! The sinks against real servers of their kind: the contract that all keep, and what is special about each.
 
-mod reader;
-mod throughput;
-
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+mod reader;
+mod throughput;
