@@ -3,8 +3,9 @@
 //! nothing about storage.
 //!
 //! **Order.** A server takes what is on one connection in order, but it answers each message by itself and can refuse one
-//! and take the next. So nothing is relied on but the answers: a batch goes in waves (`waves.rs`), and what follows a message
-//! in its lane is sent when that message is acknowledged.
+//! and take the next. So nothing is relied on but the answers (`waves.rs`): what follows a message in its lane is sent when
+//! that message is acknowledged. It does not wait for those of other lanes: a server that holds back its last small answers
+//! until ours come (Nagle's algorithm) would make every wave wait 40 ms.
 //!
 //! **Nothing goes behind the relay's back.** Every connection is a clean start with a session that ends with it, so the
 //! library has nothing to resend: the relay retries. Its event loop runs only while a delivery waits for it (`link.rs`).
@@ -23,9 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use postrider::Claimed;
-use rumqttc::{ConnectionError, PubAckReason, PublishNoticeError, PublishOptions, PublishResult, QoS};
+use rumqttc::{
+    AsyncClient, ConnectionError, EventLoop, PubAckReason, PublishNotice, PublishNoticeError, PublishOptions,
+    PublishResult, QoS,
+};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -125,86 +130,90 @@ impl MqttSink {
     }
 
     async fn send(&self, batch: &[Arc<Claimed>], turn: &mut Turn<'_>, waves: &mut Waves, deadline: Instant) {
-        let parcels: Vec<_> = batch.iter().map(|message| Parcel::new(message, &self.topic, self.qos)).collect();
         while let Some(flight) = waves.next_flight() {
             let link = match timeout_at(deadline, turn.link()).await {
                 Ok(Ok(link)) => link,
                 Ok(Err(error)) => return waves.fail(flight, &failure::of(&error)),
                 Err(_) => return waves.fail(flight, &failure::silent(self.timeout)),
             };
-            let mut letters = Vec::with_capacity(flight.len());
-            for place in flight {
-                let fits = parcels[place].as_ref().map_err(Clone::clone);
-                match fits.and_then(|parcel| parcel.fits(link.terms.max_packet_size).map(|()| parcel)) {
-                    Ok(parcel) => letters.push((place, parcel)),
-                    Err(failure) => waves.settle(place, Verdict::Failed(failure)),
-                }
-            }
-            self.fly(link, letters, turn, waves, deadline).await;
+            self.fly(link, batch, flight, turn, waves, deadline).await;
         }
     }
 
-    /// Publishes as one flight and settles what is answered. What a server that hung up left open goes again in halves.
+    /// Publishes what is ready, and as each is acknowledged the next of its lane. What a server that hung up left open goes
+    /// again in halves.
     async fn fly(
         &self,
         mut link: Link,
-        letters: Vec<(usize, &Parcel)>,
+        batch: &[Arc<Claimed>],
+        flight: Vec<usize>,
         turn: &mut Turn<'_>,
         waves: &mut Waves,
         deadline: Instant,
     ) {
-        let mut left: BTreeSet<usize> = letters.iter().map(|(place, _)| *place).collect();
+        let mut left: BTreeSet<usize> = flight.iter().copied().collect();
+        let mut answers = FuturesUnordered::new();
+        let mut to_send = flight;
         let end = {
-            let mut answers: FuturesUnordered<_> = letters
-                .into_iter()
-                .filter_map(|(place, parcel)| {
-                    let options =
-                        PublishOptions::new(self.qos).retain(self.retain).properties(parcel.properties.clone());
-                    let notice = link.client.try_publish_tracked(parcel.topic.clone(), parcel.payload.clone(), options);
-                    // The queue has room for a whole batch and the topic was looked at: nothing is refused here.
-                    notice.ok().map(|notice| async move { (place, notice.wait_async().await) })
-                })
-                .collect();
-            let mut breaking = pin!(async {
-                loop {
-                    if let Err(error) = link.events.poll().await {
-                        return error;
+            let (client, most) = (&link.client, link.terms.max_packet_size);
+            let mut breaking = pin!(broken(&mut link.events));
+            let mut late = pin!(sleep_until(deadline));
+            loop {
+                for place in to_send.drain(..) {
+                    match self.publish(client, &batch[place], most) {
+                        Ok(notice) => answers.push(async move { (place, notice.wait_async().await) }),
+                        Err(failure) => {
+                            left.remove(&place);
+                            waves.settle(place, Verdict::Failed(failure));
+                        }
                     }
                 }
-            });
-            let mut answered = |place: usize, answer| {
-                if let Some(verdict) = self.verdict(answer) {
-                    waves.settle(place, verdict);
-                    left.remove(&place);
-                }
-            };
-            loop {
-                tokio::select! {
+                let (place, answer) = tokio::select! {
                     biased;
                     answer = answers.next() => match answer {
-                        Some((place, answer)) => answered(place, answer),
+                        Some(answer) => answer,
                         None => break End::Answered,
                     },
-                    error = &mut breaking => {
-                        // What was answered before it broke is known.
-                        while let Some(Some((place, answer))) = futures_util::FutureExt::now_or_never(answers.next()) {
-                            answered(place, answer);
-                        }
-                        break End::Broken(error);
-                    }
-                    () = sleep_until(deadline) => break End::Late,
+                    error = &mut breaking => break End::Broken(error),
+                    () = &mut late => break End::Late,
+                };
+                if let Some(verdict) = self.verdict(answer) {
+                    left.remove(&place);
+                    waves.settle(place, verdict);
+                    to_send = waves.released();
+                    left.extend(&to_send);
                 }
             }
         };
+        // What was answered before the end is known.
+        while let Some(Some((place, answer))) = answers.next().now_or_never() {
+            if let Some(verdict) = self.verdict(answer) {
+                left.remove(&place);
+                waves.settle(place, verdict);
+            }
+        }
         match end {
             End::Answered if left.is_empty() => turn.keep(link),
             End::Answered => waves.fail(left, &failure::in_doubt()),
             End::Late => waves.fail(left, &failure::silent(self.timeout)),
             End::Broken(error) if left.len() > 1 && failure::may_be_of_one(&error) => {
-                waves.halve(left.into_iter().collect())
+                waves.halve(left.into_iter().collect());
             }
             End::Broken(error) => waves.fail(left, &failure::of(&error)),
         }
+    }
+
+    /// Puts a message into the library's queue, which has room for a batch. It goes when the event loop is polled.
+    fn publish(
+        &self,
+        client: &AsyncClient,
+        message: &Claimed,
+        most: Option<u32>,
+    ) -> Result<PublishNotice, SinkFailure> {
+        let parcel = Parcel::new(message, &self.topic, self.qos)?;
+        parcel.fits(most)?;
+        let options = PublishOptions::new(self.qos).retain(self.retain).properties(parcel.properties);
+        client.try_publish_tracked(parcel.topic, parcel.payload, options).map_err(|_| failure::in_doubt())
     }
 
     /// What an answer says; nothing if it is none.
@@ -231,6 +240,15 @@ impl MqttSink {
             true => Verdict::Delivered(Receipt { reference: None, code: Some(code) }),
             false => Verdict::Failed(failure::of_answer(reason)),
         })
+    }
+}
+
+/// Polls the library's event loop until the connection ends, and says why.
+async fn broken(events: &mut EventLoop) -> ConnectionError {
+    loop {
+        if let Err(error) = events.poll().await {
+            return error;
+        }
     }
 }
 

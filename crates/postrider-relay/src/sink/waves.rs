@@ -53,6 +53,12 @@ impl Waves {
         self.verdicts[place] = Some(verdict);
     }
 
+    /// What has become ready since, for a sink that need not wait for the rest of the wave.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn released(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ready)
+    }
+
     /// They failed, all for the same reason.
     pub(crate) fn fail(&mut self, places: impl IntoIterator<Item = usize>, failure: &SinkFailure) {
         places.into_iter().for_each(|place| self.settle(place, Verdict::Failed(failure.clone())));

@@ -39,8 +39,10 @@ impl Parcel {
         let content_type = Some(envelope::content_type(message).to_owned());
         let properties = PublishProperties { user_properties, content_type, ..PublishProperties::default() };
         let payload = Bytes::copy_from_slice(message.content.as_bytes());
-        let packet = Publish::new(topic.as_str(), qos, payload.clone(), Some(properties.clone()));
-        Ok(Self { topic, payload, properties, size: packet.size() + PACKET_ID_BYTES })
+        let packet = Publish::new(topic.as_str(), qos, payload, Some(properties));
+        let size = packet.size() + PACKET_ID_BYTES;
+        let Publish { payload, properties, .. } = packet;
+        Ok(Self { topic, payload, properties: properties.unwrap_or_default(), size })
     }
 
     /// The server said, when it let us in, how large a packet may be.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use rumqttc::{MqttOptions as Connection, QoS, TlsConfiguration, Transport};
+use rumqttc::{MqttOptions as Connection, NetworkOptions, QoS, TlsConfiguration, Transport};
 use url::Url;
 
 use super::MqttOptions;
@@ -45,12 +45,15 @@ pub(super) fn read(options: &MqttOptions) -> Result<(Connection, QoS), Error> {
     let client_id = client_id.unwrap_or_else(|| format!("postrider-{}", uuid::Uuid::new_v4().simple()));
     let mut connection =
         Connection::new(client_id, (host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(port)));
+    let mut network = NetworkOptions::new();
+    network.set_tcp_nodelay(true);
     let keep_alive = options.keep_alive.max(Duration::from_secs(1)).as_secs();
     connection
         .set_clean_start(true)
         .set_session_expiry_interval(Some(0))
         .set_connect_timeout(options.timeout)
         .set_keep_alive(u16::try_from(keep_alive).unwrap_or(u16::MAX))
+        .set_network_options(network)
         .set_max_request_batch(REQUEST_BATCH)
         .set_max_packet_size(Some(MAX_INCOMING_BYTES))
         .set_outgoing_inflight_upper_limit(options.max_inflight);

@@ -2,7 +2,7 @@
 //! Called by the sink for each wave; it decides nothing about what goes next.
 
 use std::collections::HashMap;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::future::{FusedFuture, FutureExt as _};
@@ -11,7 +11,7 @@ use lapin::message::BasicReturnMessage;
 use lapin::options::BasicPublishOptions;
 use lapin::protocol::AMQPErrorKind;
 use lapin::{Channel, Confirmation, ErrorKind};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::failure;
 use super::link::Link;
@@ -56,6 +56,7 @@ pub(super) async fn publish(link: &mut Link, letters: &[Letter<'_>], deadline: I
     let channel = link.channel.clone();
     let mut flights: FuturesUnordered<_> = (0..letters.len()).map(|at| one(&channel, at, letters[at]).fuse()).collect();
     let mut answers = Answers { confirmed: letters.iter().map(|_| None).collect(), broken: None };
+    let mut late = pin!(sleep_until(deadline));
     let mut end = loop {
         tokio::select! {
             biased;
@@ -64,7 +65,7 @@ pub(super) async fn publish(link: &mut Link, letters: &[Letter<'_>], deadline: I
                 None => break End::Answered,
             },
             reason = link.until_blocked() => break End::Blocked(reason),
-            () = tokio::time::sleep_until(deadline) => break End::Late,
+            () = &mut late => break End::Late,
         }
     };
     answers.sweep(Pin::new(&mut flights));

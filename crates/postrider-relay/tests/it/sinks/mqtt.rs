@@ -19,6 +19,8 @@ use super::throughput;
 
 /// What is acknowledged has then been written to the subscriber's socket.
 const NO_LIMIT: (&str, &str) = ("max_inflight_messages", "0");
+/// Nothing here relies on Mosquitto's file, and to write all of it after every message takes minutes.
+const SELDOM_SAVED: (&str, &str) = ("autosave_on_changes", "false");
 
 struct Mqtt {
     server: Mosquitto,
@@ -27,7 +29,7 @@ struct Mqtt {
 
 impl Mqtt {
     async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let server = Mosquitto::start_with(&[], &[&[NO_LIMIT], settings].concat()).await;
+        let server = Mosquitto::start_with(&[], &[&[NO_LIMIT, SELDOM_SAVED], settings].concat()).await;
         let reader = Reader::new(Consumer::mqtt(&server.url(), "reader", "orders/#").await);
         Self { server, reader }
     }
@@ -123,7 +125,7 @@ async fn bare(port: u16, messages: usize, batch: usize) {
 /// Batches of a thousand keep at least half the rate of the bare library, without lanes and with a hundred.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_throughput_beside_a_bare_loop() {
-    let server = Mosquitto::start().await;
+    let server = Mosquitto::start_with(&[], &[SELDOM_SAVED]).await;
     let options = MqttOptions {
         url: Secret::from(server.url().as_str()),
         // Nobody reads, so that the reader is not what is measured.
