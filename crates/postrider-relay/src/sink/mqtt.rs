@@ -235,11 +235,11 @@ impl MqttSink {
             PubAckReason::NoMatchingSubscribers => self.retain || !self.require_subscriber,
             _ => false,
         };
-        let code = format!("0x{:02x}", reason as u8);
-        Some(match kept {
-            true => Verdict::Delivered(Receipt { reference: None, code: Some(code) }),
-            false => Verdict::Failed(failure::of_answer(reason)),
-        })
+        if !kept {
+            return Some(Verdict::Failed(failure::of_answer(reason)));
+        }
+        let code = Some(format!("0x{:02x}", reason as u8));
+        Some(Verdict::Delivered(Receipt { reference: None, code }))
     }
 }
 

@@ -156,14 +156,14 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => rendered.push_str(text),
-                Part::Field(field) => match field.of(message) {
-                    Some(value) => rendered.push_str(&escape(&value)),
-                    None => {
+                Part::Field(field) => {
+                    let Some(value) = field.of(message) else {
                         let words =
                             format!("the sink's template {self} needs {{{}}}, and the message has none", field.name());
                         return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, words));
-                    }
-                },
+                    };
+                    rendered.push_str(&escape(&value));
+                }
             }
         }
         Ok(rendered)

@@ -117,7 +117,7 @@ mod tests {
             (with_url("mqtt://:hunter2@localhost"), "without a `user`"),
             (MqttOptions { qos: 0, ..MqttOptions::default() }, "1 or 2"),
         ] {
-            let error = read(&options).err().expect("wrong").to_string();
+            let error = read(&options).expect_err("wrong").to_string();
             assert!(error.contains(reason) && !error.contains("hunter2"), "{error}");
         }
     }

@@ -123,13 +123,11 @@ enum Socket {
 
 fn admit(socket: &Mutex<Socket>, stream: &impl AsFd) -> io::Result<()> {
     let mut socket = lock(socket);
-    match *socket {
-        Socket::Shut => Err(io::ErrorKind::ConnectionAborted.into()),
-        _ => {
-            *socket = Socket::Open(TcpStream::from(stream.as_fd().try_clone_to_owned()?));
-            Ok(())
-        }
+    if matches!(*socket, Socket::Shut) {
+        return Err(io::ErrorKind::ConnectionAborted.into());
     }
+    *socket = Socket::Open(TcpStream::from(stream.as_fd().try_clone_to_owned()?));
+    Ok(())
 }
 
 impl Drop for Gate {

@@ -113,10 +113,10 @@ async fn bare(port: u16, messages: usize, batch: usize) {
         for _ in 0..batch {
             let publishing =
                 client.publish_tracked("orders", vec![b'x'; 200], rumqttc::PublishOptions::at_least_once());
-            notices.push(publishing.await.unwrap());
+            notices.push(publishing.await.expect("it is sent"));
         }
         for notice in notices {
-            notice.wait_async().await.unwrap();
+            notice.wait_async().await.expect("an answer");
         }
     }
     polling.abort();

@@ -113,9 +113,10 @@ sink_contract!(Rabbit);
 /// What the bare library does: all published, then all confirmed, batch after batch.
 async fn bare(url: &str, messages: usize, batch: usize) {
     use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-    let connection = lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await.unwrap();
-    let channel = connection.create_channel().await.unwrap();
-    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    let connection =
+        lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await.expect("a connection");
+    let channel = connection.create_channel().await.expect("a channel");
+    channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
     let properties = lapin::BasicProperties::default().with_delivery_mode(2);
     let body = [b'x'; 200];
     for _ in 0..messages / batch {
@@ -124,10 +125,10 @@ async fn bare(url: &str, messages: usize, batch: usize) {
             let options = BasicPublishOptions { mandatory: true, immediate: false };
             let publishing =
                 channel.basic_publish(EXCHANGE.into(), "orders".into(), options, &body, properties.clone());
-            confirms.push(publishing.await.unwrap());
+            confirms.push(publishing.await.expect("it is sent"));
         }
         for confirm in confirms {
-            assert!(confirm.await.unwrap().is_ack());
+            assert!(confirm.await.expect("an answer").is_ack());
         }
     }
 }
