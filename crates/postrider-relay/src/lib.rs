@@ -58,9 +58,13 @@ pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 pub use crate::sink::http::{BasicAuth, HttpBody, HttpOptions, HttpSink, Resolver, WebhookOptions};
 #[cfg(feature = "kafka")]
 pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
+#[cfg(feature = "mqtt")]
+pub use crate::sink::mqtt::{MqttOptions, MqttSink};
 #[cfg(feature = "nats")]
 pub use crate::sink::nats::{NatsOptions, NatsServers, NatsSink};
 pub use crate::sink::ndjson::NdjsonSink;
+#[cfg(feature = "rabbitmq")]
+pub use crate::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
 #[cfg(feature = "redis")]
 pub use crate::sink::redis::{RedisOptions, RedisSink};
 #[cfg(feature = "schema")]

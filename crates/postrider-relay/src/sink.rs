@@ -14,15 +14,21 @@ pub(crate) mod idle;
 pub(crate) mod kafka;
 #[cfg(any(feature = "nats", feature = "redis"))]
 pub(crate) mod lanes;
+#[cfg(feature = "mqtt")]
+pub(crate) mod mqtt;
 #[cfg(feature = "nats")]
 pub(crate) mod nats;
 pub(crate) mod ndjson;
+#[cfg(feature = "rabbitmq")]
+pub(crate) mod rabbitmq;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 #[cfg(feature = "_network")]
 pub(crate) mod template;
+#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
+mod waves;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

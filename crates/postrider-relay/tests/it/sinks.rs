@@ -5,9 +5,15 @@ mod file;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
+mod reader;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(feature = "_network")]
 mod throughput;

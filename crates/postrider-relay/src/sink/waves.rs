@@ -1,0 +1,77 @@
+//! Keeps the order of lanes where a server answers each message of a flight by itself and may refuse one and take the
+//! next. A wave is the first unsettled message of every lane, and all that have no lane; it is sent as one flight, and the
+//! next wave waits for its answers. So the message behind a failed one is never on the wire. Called by the sinks of RabbitMQ
+//! and MQTT.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use postrider::Claimed;
+
+use super::{SinkFailure, Verdict};
+
+/// A batch on its way. Messages are named by their place in it.
+pub(crate) struct Waves {
+    verdicts: Vec<Option<Verdict>>,
+    /// The next message of the same lane.
+    behind: Vec<Option<usize>>,
+    ready: Vec<usize>,
+    /// Parts of a wave that are to be sent again, the next one last.
+    again: Vec<Vec<usize>>,
+}
+
+impl Waves {
+    pub(crate) fn new(batch: &[Arc<Claimed>]) -> Self {
+        let verdicts = vec![None; batch.len()];
+        let mut waves = Self { verdicts, behind: vec![None; batch.len()], ready: Vec::new(), again: Vec::new() };
+        let mut last: HashMap<&str, usize> = HashMap::new();
+        for (place, message) in batch.iter().enumerate() {
+            let before = message.lane.as_deref().and_then(|lane| last.insert(lane, place));
+            match before {
+                Some(before) => waves.behind[before] = Some(place),
+                None => waves.ready.push(place),
+            }
+        }
+        waves
+    }
+
+    /// What may be sent now, in the order of the batch; none when the batch has come to its end. Each of them is to be
+    /// settled, or sent again, before this is called again.
+    pub(crate) fn next_flight(&mut self) -> Option<Vec<usize>> {
+        self.again.pop().or_else(|| {
+            let mut wave = std::mem::take(&mut self.ready);
+            wave.sort_unstable();
+            (!wave.is_empty()).then_some(wave)
+        })
+    }
+
+    /// What became of a message. If it was delivered, the next of its lane may go.
+    pub(crate) fn settle(&mut self, place: usize, verdict: Verdict) {
+        if matches!(verdict, Verdict::Delivered(_)) {
+            self.ready.extend(self.behind[place]);
+        }
+        self.verdicts[place] = Some(verdict);
+    }
+
+    /// What has become ready since, for a sink that need not wait for the rest of the wave.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn released(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// They failed, all for the same reason.
+    pub(crate) fn fail(&mut self, places: impl IntoIterator<Item = usize>, failure: &SinkFailure) {
+        places.into_iter().for_each(|place| self.settle(place, Verdict::Failed(failure.clone())));
+    }
+
+    /// One of these, and it is not known which, spoiled the flight for all: they go again in halves, until it is alone.
+    pub(crate) fn halve(&mut self, mut places: Vec<usize>) {
+        let second = places.split_off(places.len().div_ceil(2));
+        self.again.extend([second, places].into_iter().filter(|half| !half.is_empty()));
+    }
+
+    /// One verdict for each message; what was never settled was never sent.
+    pub(crate) fn into_verdicts(self) -> Vec<Verdict> {
+        self.verdicts.into_iter().map(|verdict| verdict.unwrap_or(Verdict::NotSent)).collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! The MQTT sink against a private Mosquitto, read by paho.
+//!
+//! Mosquitto itself may forget on SIGKILL what it has acknowledged: it writes its file afterwards. What a subscriber that is
+//! there has been sent, it has, and here one is always there, with no limit to what may be on its way to it. So the storm
+//! kills the server, and still nothing may be missing.
+
+mod special;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider::Claimed;
+use postrider_relay::{FailureClass, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Template};
+use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
+use postrider_testkit::{Broker as _, Consumer, Mosquitto, sink_contract};
+
+use super::reader::Reader;
+use super::throughput;
+
+/// What is acknowledged has then been written to the subscriber's socket.
+const NO_LIMIT: (&str, &str) = ("max_inflight_messages", "0");
+/// Nothing here relies on Mosquitto's file, and to write all of it after every message takes minutes.
+const SELDOM_SAVED: (&str, &str) = ("autosave_on_changes", "false");
+
+struct Mqtt {
+    server: Mosquitto,
+    reader: Reader,
+}
+
+impl Mqtt {
+    async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let server = Mosquitto::start_with(&[], &[&[NO_LIMIT, SELDOM_SAVED], settings].concat()).await;
+        let reader = Reader::new(Consumer::mqtt(&server.url(), "reader", "orders/#").await);
+        Self { server, reader }
+    }
+
+    fn options(&self) -> MqttOptions {
+        MqttOptions { url: Secret::from(self.server.url().as_str()), ..MqttOptions::default() }
+    }
+}
+
+fn template(text: &str) -> Template {
+    text.parse().expect("a template")
+}
+
+fn sink(options: MqttOptions) -> Arc<dyn Sink> {
+    Arc::new(MqttSink::new(options).expect("the options are good"))
+}
+
+#[async_trait]
+impl Destination for Mqtt {
+    async fn start() -> Self {
+        Self::start_with(&[("max_packet_size", "300000")]).await
+    }
+
+    async fn sink(&self) -> Arc<dyn Sink> {
+        sink(self.options())
+    }
+
+    async fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    async fn restart(&mut self) {
+        self.server.restart().await;
+    }
+
+    fn stall(&self) {
+        self.server.stall();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+
+    async fn arrived(&self, different: usize) -> Vec<Arrived> {
+        self.reader.arrived(different).await
+    }
+
+    async fn refusals(&self) -> Vec<Refusal> {
+        let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
+        let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
+        let large = claimed("orders", &format!("\"{}\"", "x".repeat(300_000)));
+        let lane = MqttOptions { topic: template("orders/{lane}"), ..self.options() };
+        let mut lines = claimed("orders", "1");
+        lines.headers.insert("x-note".to_owned(), "two\nlines".to_owned());
+        let no_address = SinkFailure::NO_ADDRESS;
+        vec![
+            refusal("nobody listens", self.options(), claimed("nobody", "1"), "MQTT_NO_SUBSCRIBERS", retryable),
+            refusal("it is too large", self.options(), large, SinkFailure::TOO_LARGE, terminal),
+            refusal("its topic is a filter", self.options(), claimed("orders/#", "1"), no_address, terminal),
+            refusal("its topic is another", self.options(), claimed("orders/+", "1"), no_address, terminal),
+            refusal("it has no lane", lane, claimed("orders", "1"), no_address, terminal),
+            refusal("a header has two lines", self.options(), lines, SinkFailure::INVALID_HEADER, terminal),
+        ]
+    }
+
+    fn spoil(&self, message: &mut Claimed) {
+        "nobody".clone_into(&mut message.topic);
+    }
+}
+
+sink_contract!(Mqtt);
+
+/// What the bare library does: all published, then all acknowledged, batch after batch.
+async fn bare(port: u16, messages: usize, batch: usize) {
+    let mut options = rumqttc::MqttOptions::new("bare", ("127.0.0.1", port));
+    options.set_max_request_batch(100);
+    let (client, mut events) = rumqttc::AsyncClient::builder(options).capacity(batch).build();
+    let polling = tokio::spawn(async move { while events.poll().await.is_ok() {} });
+    for _ in 0..messages / batch {
+        let mut notices = Vec::with_capacity(batch);
+        for _ in 0..batch {
+            let publishing =
+                client.publish_tracked("orders", vec![b'x'; 200], rumqttc::PublishOptions::at_least_once());
+            notices.push(publishing.await.expect("it is sent"));
+        }
+        for notice in notices {
+            notice.wait_async().await.expect("an answer");
+        }
+    }
+    polling.abort();
+}
+
+/// Batches of a thousand keep at least half the rate of the bare library, without lanes and with a hundred.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_throughput_beside_a_bare_loop() {
+    let server = Mosquitto::start_with(&[], &[SELDOM_SAVED]).await;
+    let options = MqttOptions {
+        url: Secret::from(server.url().as_str()),
+        // Nobody reads, so that the reader is not what is measured.
+        require_subscriber: false,
+        ..MqttOptions::default()
+    };
+    throughput::compare("mqtt", &*sink(options), async |messages, batch| bare(server.port(), messages, batch).await)
+        .await;
+}

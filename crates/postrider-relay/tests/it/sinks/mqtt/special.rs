@@ -1,0 +1,129 @@
+//! What MQTT alone can do to a publisher: throw a message away for want of subscribers, forbid a topic, refuse a size.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use postrider::Claimed;
+use postrider_relay::{FailureClass, Finding, Level, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Verdict};
+use postrider_testkit::sink_contract::{Destination as _, claimed, deliver};
+use postrider_testkit::{Broker as _, Consumer, Mosquitto};
+
+use super::{Mqtt, NO_LIMIT, sink, template};
+
+fn failure(verdict: &Verdict) -> (&str, FailureClass) {
+    let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
+    (&failure.code, failure.class)
+}
+
+fn delivered(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Delivered(_))
+}
+
+async fn deliver_one(sink: &dyn Sink, message: &Claimed) -> Verdict {
+    deliver(sink, std::slice::from_ref(message)).await.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paho_reads_the_same_properties() {
+    let mqtt = Mqtt::start().await;
+    for (qos, different) in [(1, 1), (2, 2)] {
+        let mut message = claimed("placed", "{}");
+        message.headers.insert("x-grüße".to_owned(), "ü \u{1F40E}".to_owned());
+        let sink = sink(MqttOptions { qos, topic: template("orders/{topic}"), ..mqtt.options() });
+        assert!(delivered(&deliver_one(&*sink, &message).await), "at quality {qos}");
+        let arrival = mqtt.reader.arrivals(different).await.pop().expect("it arrived");
+        assert_eq!(arrival.subject, "orders/placed");
+        assert_eq!(arrival.header("mqtt.ContentType"), Some("application/json"));
+        assert_eq!(arrival.header("x-grüße"), Some("ü \u{1F40E}"));
+        assert_eq!(arrival.header("postrider-message-id"), Some(message.message_id.to_string().as_str()));
+    }
+}
+
+/// A subscriber whose session stays gets what came while it was away; a topic that nobody ever subscribed to loses it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_gets_is_not_delivered() {
+    let mqtt = Mqtt::start().await;
+    let message = claimed("later", "1");
+    let no_subscribers = ("MQTT_NO_SUBSCRIBERS", FailureClass::Retryable);
+    assert_eq!(failure(&deliver_one(&*mqtt.sink().await, &message).await), no_subscribers);
+    let careless = sink(MqttOptions { require_subscriber: false, ..mqtt.options() });
+    let Verdict::Delivered(receipt) = deliver_one(&*careless, &message).await else { panic!() };
+    assert_eq!(receipt.code.as_deref(), Some("0x10"), "the receipt says so");
+    drop(Consumer::mqtt(&mqtt.server.url(), "away", "later").await);
+    assert!(delivered(&deliver_one(&*mqtt.sink().await, &message).await), "the session is there");
+    let mut consumer = Consumer::mqtt(&mqtt.server.url(), "away", "later").await;
+    assert_eq!(consumer.take(1).await[0].body, b"1");
+    let retained = sink(MqttOptions { retain: true, ..mqtt.options() });
+    assert!(delivered(&deliver_one(&*retained, &claimed("kept", "2")).await), "the server keeps it");
+    let mut consumer = Consumer::mqtt(&mqtt.server.url(), "late", "kept").await;
+    assert_eq!(consumer.take(1).await[0].body, b"2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_is_told_and_tried_again() {
+    let rules = tempfile::NamedTempFile::new().expect("a file");
+    let text = "user relay\ntopic write orders/public\nuser reader\ntopic read orders/#\n";
+    std::fs::write(rules.path(), text).expect("it can be written");
+    std::fs::set_permissions(rules.path(), std::fs::Permissions::from_mode(0o644)).expect("the server may read it");
+    let users = [("relay", "secret"), ("reader", "secret")];
+    let rules = rules.path().to_str().expect("a path").to_owned();
+    let server = Mosquitto::start_with(&users, &[NO_LIMIT, ("acl_file", &rules)]).await;
+    let mut consumer = Consumer::mqtt(&server.url_as("reader", "secret"), "reader", "orders/#").await;
+    let unauthorized = (SinkFailure::UNAUTHORIZED, FailureClass::Retryable);
+    let options = MqttOptions { url: Secret::from(server.url().as_str()), ..MqttOptions::default() };
+    let message = claimed("orders/public", "1");
+    assert_eq!(failure(&deliver_one(&*sink(options.clone()), &message).await), unauthorized, "without a name");
+    let named = |password: &str| {
+        let password = Some(Secret::from(password));
+        sink(MqttOptions { user: Some("relay".to_owned()), password, ..options.clone() })
+    };
+    assert_eq!(failure(&deliver_one(&*named("hunter2"), &message).await), unauthorized, "with a wrong password");
+    let sink = named("secret");
+    let mut batch: Vec<Claimed> = (0..50).map(|_| claimed("orders/public", "1")).collect();
+    "orders/secret".clone_into(&mut batch[20].topic);
+    let verdicts = deliver(&*sink, &batch).await;
+    for (number, verdict) in verdicts.iter().enumerate() {
+        match number {
+            20 => assert_eq!(failure(verdict), unauthorized),
+            _ => assert!(delivered(verdict), "{number}: {verdict:?}"),
+        }
+    }
+    assert_eq!(consumer.take(49).await.len(), 49);
+}
+
+/// A limit that the server does not tell beforehand: it is found out which message it is, and the others are delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_message_that_the_server_dislikes_harms_no_other() {
+    let mqtt = Mqtt::start_with(&[("message_size_limit", "1000")]).await;
+    let mut batch: Vec<Claimed> = (0..50).map(|_| claimed("orders", "1")).collect();
+    batch[20] = claimed("orders", &format!("\"{}\"", "x".repeat(2_000)));
+    let verdicts = deliver(&*mqtt.sink().await, &batch).await;
+    for (number, verdict) in verdicts.iter().enumerate() {
+        match number {
+            // It answers with a reason that MQTT 5 does not know there.
+            20 => assert_eq!(failure(verdict), ("MQTT_MALFORMED", FailureClass::Retryable)),
+            _ => assert!(delivered(verdict), "{number}: {verdict:?}"),
+        }
+    }
+    let arrived = mqtt.arrived(49).await;
+    let refused = batch[20].message_id.to_string();
+    assert!(arrived.iter().all(|message| message.message_id != refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_tells_what_the_server_said() {
+    let worst = |found: &[Finding]| found.iter().map(|finding| finding.level).max();
+    let look = async |options: MqttOptions| MqttSink::new(options).expect("options").check().await;
+    let server = Mosquitto::start_with(&[("relay", "secret")], &[("max_packet_size", "2000"), ("max_qos", "1")]).await;
+    let url = Secret::from(server.url_as("relay", "secret").as_str());
+    let options = MqttOptions { url, ..MqttOptions::default() };
+    let fine = look(options.clone()).await;
+    assert_eq!(worst(&fine), Some(Level::Weak), "MQTT does not tell what is kept: {fine:?}");
+    assert!(fine[0].what.contains("2000"), "{fine:?}");
+    let exactly_once = look(MqttOptions { qos: 2, ..options.clone() }).await;
+    assert_eq!(worst(&exactly_once), Some(Level::Broken), "{exactly_once:?}");
+    let wrong = look(MqttOptions { password: Some(Secret::from("hunter2")), ..options.clone() }).await;
+    assert_eq!(worst(&wrong), Some(Level::Broken));
+    assert!(!format!("{wrong:?}").contains("hunter2"));
+    server.kill();
+    assert_eq!(worst(&look(options).await), Some(Level::Broken));
+}

@@ -1,0 +1,151 @@
+//! The RabbitMQ sink against a private RabbitMQ, read by pika.
+
+mod special;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider::Claimed;
+use postrider_relay::{FailureClass, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template};
+use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
+use postrider_testkit::{Broker as _, Consumer, RabbitMq, sink_contract};
+
+use super::reader::Reader;
+use super::throughput;
+
+const EXCHANGE: &str = "events";
+
+struct Rabbit {
+    server: RabbitMq,
+    reader: Reader,
+}
+
+impl Rabbit {
+    async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let server = RabbitMq::start_with(settings).await;
+        let reader = Reader::new(Consumer::rabbitmq(&server.url(), EXCHANGE, "topic", "orders.#", "reader").await);
+        Self { server, reader }
+    }
+
+    fn options(&self) -> RabbitmqOptions {
+        RabbitmqOptions {
+            url: Secret::from(self.server.url().as_str()),
+            exchange: Some(template(EXCHANGE)),
+            ..RabbitmqOptions::default()
+        }
+    }
+}
+
+fn template(text: &str) -> Template {
+    text.parse().expect("a template")
+}
+
+fn sink(options: RabbitmqOptions) -> Arc<dyn Sink> {
+    Arc::new(RabbitmqSink::new(options).expect("the options are good"))
+}
+
+#[async_trait]
+impl Destination for Rabbit {
+    async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    async fn sink(&self) -> Arc<dyn Sink> {
+        sink(self.options())
+    }
+
+    async fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    async fn restart(&mut self) {
+        self.server.restart().await;
+    }
+
+    fn stall(&self) {
+        self.server.stall();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+
+    async fn arrived(&self, different: usize) -> Vec<Arrived> {
+        self.reader.arrived(different).await
+    }
+
+    async fn refusals(&self) -> Vec<Refusal> {
+        let message = |topic: &str| claimed(topic, "1");
+        let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
+        let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
+        let nowhere = RabbitmqOptions { exchange: Some(template("nowhere")), ..self.options() };
+        let small = RabbitmqOptions { max_message_size: 100, ..self.options() };
+        let large = claimed("orders", &format!("\"{}\"", "x".repeat(100)));
+        let wrong = RabbitmqOptions { password: Some(Secret::from("wrong")), ..self.options() };
+        let vhost = Secret::from(self.server.url_as("guest", "guest", "nowhere").as_str());
+        let vhost = RabbitmqOptions { url: vhost, ..self.options() };
+        let lane = RabbitmqOptions { routing_key: template("{lane}"), ..self.options() };
+        let mut copies = message("orders");
+        copies.headers.insert("CC".to_owned(), "orders".to_owned());
+        let mut heavy = message("orders");
+        heavy.headers.insert("x-heavy".to_owned(), "x".repeat(200_000));
+        let long_key = message(&"x".repeat(256));
+        vec![
+            refusal("nobody is bound", self.options(), message("nobody"), "AMQP_NO_ROUTE", retryable),
+            refusal("there is no such exchange", nowhere, message("orders"), "AMQP_NOT_FOUND", retryable),
+            refusal("it is too large", small, large, SinkFailure::TOO_LARGE, terminal),
+            refusal("the password is wrong", wrong, message("orders"), SinkFailure::UNAUTHORIZED, retryable),
+            refusal("there is no such host", vhost, message("orders"), "AMQP_NOT_ALLOWED", retryable),
+            refusal("it has no lane", lane, message("orders"), SinkFailure::NO_ADDRESS, terminal),
+            refusal("its key is too long", self.options(), long_key, SinkFailure::NO_ADDRESS, terminal),
+            refusal("a header is RabbitMQ's own", self.options(), copies, SinkFailure::INVALID_HEADER, terminal),
+            refusal("its headers fill a frame", self.options(), heavy, SinkFailure::INVALID_HEADER, terminal),
+        ]
+    }
+
+    fn spoil(&self, message: &mut Claimed) {
+        "nobody".clone_into(&mut message.topic);
+    }
+}
+
+sink_contract!(Rabbit);
+
+/// What the bare library does: all published, then all confirmed, batch after batch.
+async fn bare(url: &str, messages: usize, batch: usize) {
+    use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+    let connection =
+        lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await.expect("a connection");
+    let channel = connection.create_channel().await.expect("a channel");
+    channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+    let properties = lapin::BasicProperties::default().with_delivery_mode(2);
+    let body = [b'x'; 200];
+    for _ in 0..messages / batch {
+        let mut confirms = Vec::with_capacity(batch);
+        for _ in 0..batch {
+            let options = BasicPublishOptions { mandatory: true, immediate: false };
+            let publishing =
+                channel.basic_publish(EXCHANGE.into(), "orders".into(), options, &body, properties.clone());
+            confirms.push(publishing.await.expect("it is sent"));
+        }
+        for confirm in confirms {
+            assert!(confirm.await.expect("an answer").is_ack());
+        }
+    }
+}
+
+/// Batches of a thousand keep at least half the rate of the bare library, without lanes and with a hundred.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_throughput_beside_a_bare_loop() {
+    let server = RabbitMq::start().await;
+    // The queue is made, and nobody reads it meanwhile.
+    drop(Consumer::rabbitmq(&server.url(), EXCHANGE, "topic", "orders.#", "reader").await);
+    let options = RabbitmqOptions {
+        url: Secret::from(server.url().as_str()),
+        exchange: Some(template(EXCHANGE)),
+        ..RabbitmqOptions::default()
+    };
+    throughput::compare("rabbitmq", &*sink(options), async |messages, batch| {
+        bare(&server.url(), messages, batch).await
+    })
+    .await;
+}
