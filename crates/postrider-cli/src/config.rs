@@ -9,7 +9,10 @@ use std::time::Duration;
 use figment::Figment;
 use figment::providers::{Format as _, Toml};
 use postrider::{Backoff, Route};
-use postrider_relay::{BreakerOptions, CodeTable, FailureClass, RetryOptions, SinkOptions};
+use postrider_relay::{
+    BreakerOptions, CodeTable, FailureClass, FileOptions, HttpOptions, KafkaOptions, MqttOptions, NatsOptions,
+    RabbitmqOptions, RedisOptions, RetryOptions, SinkOptions,
+};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -45,7 +48,13 @@ pub(crate) struct SinkConfig {
     breaker: BreakerConfig,
     codes: CodesConfig,
     stdout: Option<Stdout>,
-    file: Option<postrider_relay::FileOptions>,
+    file: Option<FileOptions>,
+    http: Option<HttpOptions>,
+    kafka: Option<KafkaOptions>,
+    mqtt: Option<MqttOptions>,
+    nats: Option<NatsOptions>,
+    rabbitmq: Option<RabbitmqOptions>,
+    redis: Option<RedisOptions>,
 }
 
 /// A sink on stdout has no options.
@@ -187,6 +196,12 @@ impl SinkConfig {
         let mut kinds = Vec::new();
         kinds.extend(self.stdout.map(|Stdout {}| Kind::Stdout));
         kinds.extend(self.file.clone().map(Kind::File));
+        kinds.extend(self.http.clone().map(|options| Kind::Http(Box::new(options))));
+        kinds.extend(self.kafka.clone().map(|options| Kind::Kafka(Box::new(options))));
+        kinds.extend(self.mqtt.clone().map(|options| Kind::Mqtt(Box::new(options))));
+        kinds.extend(self.nats.clone().map(|options| Kind::Nats(Box::new(options))));
+        kinds.extend(self.rabbitmq.clone().map(|options| Kind::Rabbitmq(Box::new(options))));
+        kinds.extend(self.redis.clone().map(|options| Kind::Redis(Box::new(options))));
         let twice = self.codes.terminal.iter().find(|code| self.codes.retryable.contains(code));
         if let Some(code) = twice {
             return Err(Failure::usage(format!("sink {name:?}: the code {code:?} is both terminal and retryable")));

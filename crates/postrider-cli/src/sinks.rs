@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use postrider_relay::{FileOptions, FileSink, NdjsonSink, Schemas, Sink};
+use postrider_relay::{
+    FileOptions, FileSink, HttpOptions, HttpSink, KafkaOptions, KafkaSink, MqttOptions, MqttSink, NatsOptions, NatsSink,
+    NdjsonSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink, Schemas, Sink,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -15,16 +18,28 @@ use crate::failure::{Failure, Result};
 pub(crate) enum Kind {
     Stdout,
     File(FileOptions),
+    Http(Box<HttpOptions>),
+    Kafka(Box<KafkaOptions>),
+    Mqtt(Box<MqttOptions>),
+    Nats(Box<NatsOptions>),
+    Rabbitmq(Box<RabbitmqOptions>),
+    Redis(Box<RedisOptions>),
 }
 
 impl Kind {
     /// As they are called in a configuration.
-    pub(crate) const NAMES: [&str; 2] = ["stdout", "file"];
+    pub(crate) const NAMES: [&str; 8] = ["stdout", "file", "http", "kafka", "mqtt", "nats", "rabbitmq", "redis"];
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::File(_) => "file",
+            Self::Http(_) => "http",
+            Self::Kafka(_) => "kafka",
+            Self::Mqtt(_) => "mqtt",
+            Self::Nats(_) => "nats",
+            Self::Rabbitmq(_) => "rabbitmq",
+            Self::Redis(_) => "redis",
         }
     }
 }
@@ -36,10 +51,21 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn make(&mut self, _name: &str, kind: Kind) -> Result<Arc<dyn Sink>> {
+    /// Checks what can be checked without the network: a server may be away.
+    pub(crate) fn make(&mut self, name: &str, kind: Kind) -> Result<Arc<dyn Sink>> {
+        let wrong = |error: postrider_relay::Error| {
+            Failure::usage(format!("the sink {name:?} cannot be used: {error}"))
+                .hint("see docs/sinks for what may stand in its table")
+        };
         Ok(match kind {
             Kind::Stdout => self.stdout()?,
             Kind::File(options) => Arc::new(FileSink::new(options)),
+            Kind::Http(options) => Arc::new(HttpSink::new(*options).map_err(wrong)?),
+            Kind::Kafka(options) => Arc::new(KafkaSink::new(*options).map_err(wrong)?),
+            Kind::Mqtt(options) => Arc::new(MqttSink::new(*options).map_err(wrong)?),
+            Kind::Nats(options) => Arc::new(NatsSink::new(*options).map_err(wrong)?),
+            Kind::Rabbitmq(options) => Arc::new(RabbitmqSink::new(*options).map_err(wrong)?),
+            Kind::Redis(options) => Arc::new(RedisSink::new(*options).map_err(wrong)?),
         })
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// The configuration of the sinks
     #[arg(long, env = "POSTRIDER_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Without a configuration: where `run` would POST batches
+    #[arg(long = "cloud-url", env = "CLOUD_INGESTION_URL", hide_env_values = true, value_name = "URL")]
+    cloud: Option<String>,
     /// Only this sink; may be repeated
     #[arg(long = "sink", value_name = "NAME")]
     sinks: Vec<String>,
@@ -54,7 +57,7 @@ impl Args {
             sinks::schemas(config)?;
             routed.extend(config.routes().map(|route| route.sink));
         }
-        let sinks = planned(config, &self.sinks, Overrides::default())?;
+        let sinks = planned(config, self.cloud.as_deref(), &self.sinks, Overrides::default())?;
         Ok(Prepared { address: global.address()?, sinks, routed })
     }
 }

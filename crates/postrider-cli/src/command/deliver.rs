@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Route, Store};
-use postrider_relay::{Counts, Relay, RelayOptions, Schemas, Sink, SinkOptions};
+use postrider_relay::{Counts, HttpOptions, Relay, RelayOptions, Schemas, Sink, SinkOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,10 @@ pub(crate) struct DeliveryOptions {
     /// Sinks, routes and schemas: a TOML file. Without one, all goes to stdout
     #[arg(long, env = "POSTRIDER_CONFIG", hide_env_values = true, value_name = "FILE", help_heading = WHAT)]
     config: Option<PathBuf>,
+    /// Without a configuration: POST batches there instead of writing to stdout
+    #[arg(long = "cloud-url", env = "CLOUD_INGESTION_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(help_heading = WHAT)]
+    cloud: Option<String>,
     /// Whose deliveries: a sink's name; may be repeated [default: all of the
     /// configuration, or `default`]
     #[arg(long = "sink", value_name = "NAME", help_heading = WHAT)]
@@ -115,7 +119,7 @@ impl DeliveryOptions {
             Some(config) => (config.routes().collect(), sinks::schemas(config)?),
             None => Default::default(),
         };
-        let sinks = planned(config, &self.sinks, over)?;
+        let sinks = planned(config, self.cloud.as_deref(), &self.sinks, over)?;
         let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
         let options = RelayOptions {
             poll,
@@ -134,14 +138,23 @@ impl DeliveryOptions {
     }
 }
 
-/// The sinks of a configuration, or those that are to go to stdout.
-pub(super) fn planned(config: Option<Config>, named: &[String], over: Overrides) -> Result<Vec<Planned>> {
+/// The sinks of a configuration; without one, those that are to go to stdout, or to the cloud that `CLOUD_INGESTION_URL` names.
+pub(super) fn planned(
+    config: Option<Config>,
+    cloud: Option<&str>,
+    named: &[String],
+    over: Overrides,
+) -> Result<Vec<Planned>> {
     let Some(config) = config else {
         let default = [DEFAULT_SINK.to_owned()];
         let named = if named.is_empty() { &default } else { named };
         let options = SinkConfig::default().options(over);
-        let stdout = |name: &String| Planned { name: name.clone(), kind: Kind::Stdout, options: options.clone() };
-        return Ok(named.iter().map(stdout).collect());
+        let kind = match cloud {
+            Some(url) => Kind::Http(Box::new(HttpOptions::edge(url).map_err(explain)?)),
+            None => Kind::Stdout,
+        };
+        let planned = |name: &String| Planned { name: name.clone(), kind: kind.clone(), options: options.clone() };
+        return Ok(named.iter().map(planned).collect());
     };
     if let Some(unknown) = named.iter().find(|name| !config.sinks.contains_key(*name)) {
         let known = config.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
