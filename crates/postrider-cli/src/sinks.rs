@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use postrider_relay::{
-    FileOptions, FileSink, HttpOptions, HttpSink, KafkaOptions, KafkaSink, MqttOptions, MqttSink, NatsOptions, NatsSink,
-    NdjsonSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink, Schemas, Sink,
+    FileOptions, FileSink, HttpOptions, HttpSink, KafkaOptions, KafkaSink, MqttOptions, MqttSink, NatsOptions,
+    NatsSink, NdjsonSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink, Schemas, Sink,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -1,5 +1,7 @@
 //! Every sink against the real thing it sends to: the contract that all keep, and what is special about each.
 
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod answers;
 mod file;
 #[cfg(feature = "http")]
 mod http;

@@ -1,6 +1,7 @@
-//! A connection to NATS, and how one is made. The library's client is kept from mending itself: it says when it is in
-//! trouble, and is thrown away then. What it holds at that moment is little, because its queue is short, and it is lost
-//! with the connection or was about to be written.
+//! A connection to NATS, and how one is made. The library's client would mend itself and send again what it holds: here
+//! it says when it is in trouble, and is thrown away then. It holds little, because its queue is short, and tries each
+//! server only once more. What it still sends is a message that is retried anyway: the stream knows it by its id, and as
+//! nothing of its lane was sent behind it, it overtakes nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -89,10 +90,9 @@ impl Login {
         }
         let address = servers.iter().map(|server| format!("{}:{}", server.host(), server.port()));
         let address = address.collect::<Vec<_>>().join(",");
-        let identity = match (identity(options)?, servers.iter().find_map(of_url)) {
-            (Identity::Nobody, Some(identity)) => identity,
-            (identity, None) => identity,
-            _ => return Err(wrong("there is a user in the URL and another way to log in: set one of them".to_owned())),
+        let logins = (identity(options)?, servers.iter().find_map(of_url));
+        let ((Identity::Nobody, Some(identity)) | (identity, None)) = logins else {
+            return Err(wrong("there is a user in the URL and another way to log in: set one of them".to_owned()));
         };
         let (ca, tls, timeout) = (options.ca.clone(), options.tls, options.timeout);
         Ok(Self { servers, address, identity, ca, pair, tls, timeout })
@@ -138,7 +138,7 @@ impl Login {
             .client_capacity(QUEUE)
             .connection_timeout(self.timeout)
             .ping_interval(PING_EVERY)
-            // Once around: it cannot be told not to. It comes too late for us in any case.
+            // Once around is the least that it can be told.
             .max_reconnects(self.servers.len())
     }
 }

@@ -8,14 +8,13 @@ use async_nats::jetstream::{self, Context};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use postrider::{Claimed, Content};
-use postrider_relay::{
-    FailureClass, Finding, Level, NatsOptions, NatsSink, Secret, Sink, SinkFailure, Template, Verdict,
-};
+use postrider_relay::{FailureClass, Level, NatsOptions, NatsSink, Secret, Sink, SinkFailure, Template, Verdict};
 use postrider_testkit::sink_contract::{
     Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
 };
 use postrider_testkit::{Broker as _, Consumer, Nats};
 
+use super::answers::{assert_delivered, failure, has, in_lane};
 use super::throughput::beside_a_bare_loop;
 
 /// Takes what the contract sends.
@@ -125,28 +124,6 @@ async fn make(nats: &Nats, config: Config) -> Context {
 
 async fn stored(context: &Context, stream: &str) -> u64 {
     context.get_stream(stream).await.expect("the stream").cached_info().state.messages
-}
-
-fn failure(verdicts: &[Verdict]) -> &SinkFailure {
-    match verdicts {
-        [Verdict::Failed(failure)] => failure,
-        other => panic!("one failure was expected: {other:?}"),
-    }
-}
-
-fn assert_delivered(verdicts: &[Verdict]) {
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
-}
-
-fn in_lane(lane: &str, sequence_id: i64) -> Claimed {
-    let mut message = claimed("orders", &sequence_id.to_string());
-    message.lane = Some(lane.to_owned());
-    message.sequence_id = Some(sequence_id);
-    message
-}
-
-fn has(findings: &[Finding], level: Level, words: &str) -> bool {
-    findings.iter().any(|finding| finding.level == level && finding.what.contains(words))
 }
 
 #[tokio::test]

@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postrider::{Claimed, Content};
-use postrider_relay::{
-    FailureClass, Finding, Level, RedisOptions, RedisSink, Secret, Sink, SinkFailure, Template, Verdict,
-};
+use postrider_relay::{FailureClass, Level, RedisOptions, RedisSink, Secret, Sink, SinkFailure, Template, Verdict};
 use postrider_testkit::sink_contract::{
     Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
 };
 use postrider_testkit::{Broker as _, Consumer, Redis};
 use tokio::process::Command;
 
+use super::answers::{assert_delivered, failure, has, in_lane};
 use super::throughput::beside_a_bare_loop;
 
 /// A key that is taken by something that is no stream.
@@ -115,25 +114,11 @@ async fn cli(redis: &Redis, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn failure(verdicts: &[Verdict]) -> &SinkFailure {
-    match verdicts {
-        [Verdict::Failed(failure)] => failure,
-        other => panic!("one failure was expected: {other:?}"),
-    }
-}
-
 fn reference(verdict: &Verdict) -> &str {
     match verdict {
         Verdict::Delivered(receipt) => receipt.reference.as_deref().expect("a reference"),
         other => panic!("not delivered: {other:?}"),
     }
-}
-
-fn in_lane(lane: &str, sequence_id: i64) -> Claimed {
-    let mut message = claimed("orders", &sequence_id.to_string());
-    message.lane = Some(lane.to_owned());
-    message.sequence_id = Some(sequence_id);
-    message
 }
 
 #[tokio::test]
@@ -205,7 +190,7 @@ async fn a_wrong_password_may_be_tried_again_and_is_not_told() {
         let options = RedisOptions { password: password.map(Secret::from), ..RedisOptions::new(&url) };
         let verdicts = deliver(&sink(options), &message).await;
         if code == "delivered" {
-            assert!(matches!(verdicts.as_slice(), [Verdict::Delivered(_)]), "{verdicts:?}");
+            assert_delivered(&verdicts);
             continue;
         }
         let refused = failure(&verdicts);
@@ -220,7 +205,7 @@ async fn what_the_user_may_not_do_is_told() {
     let redis = Redis::start_with(&[("user", "relay on >secret ~orders +xadd")]).await;
     let sink = sink(RedisOptions::new(&redis.url_as("relay", "secret")));
     let verdicts = deliver(&sink, &[claimed("orders", "1")]).await;
-    assert!(matches!(verdicts.as_slice(), [Verdict::Delivered(_)]), "{verdicts:?}");
+    assert_delivered(&verdicts);
     let verdicts = deliver(&sink, &[claimed("invoices", "1")]).await;
     assert_eq!(failure(&verdicts).code, SinkFailure::UNAUTHORIZED);
     let verdicts = deliver(&sink, &[in_lane("a", 1), in_lane("a", 2)]).await;
@@ -230,7 +215,7 @@ async fn what_the_user_may_not_do_is_told() {
     assert_eq!(verdicts[1], Verdict::NotSent);
     cli(&redis, &["ACL", "SETUSER", "relay", "+eval"]).await;
     let verdicts = deliver(&sink, &[in_lane("a", 1), in_lane("a", 2)]).await;
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    assert_delivered(&verdicts);
 }
 
 #[tokio::test]
@@ -241,7 +226,7 @@ async fn a_stream_is_trimmed_to_about_its_length() {
     let together: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
     for messages in [alone, together] {
         let verdicts = deliver(&sink, &messages).await;
-        assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+        assert_delivered(&verdicts);
         let kept: usize = cli(&redis, &["XLEN", "orders"]).await.trim().parse().expect("a number");
         assert!((200..500).contains(&kept), "{kept} entries are kept");
     }
@@ -264,7 +249,7 @@ async fn a_master_that_became_a_replica_is_left_alone_until_it_is_one_again() {
     assert!(has(&findings, Level::Broken, "replica"), "{findings:?}");
     cli(&redis, &["REPLICAOF", "NO", "ONE"]).await;
     let verdicts = deliver(&sink, &messages).await;
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    assert_delivered(&verdicts);
 }
 
 /// A lane that goes to several streams: one of them is refused in the middle, and nothing after it arrives anywhere.
@@ -302,7 +287,7 @@ async fn what_was_not_written_when_a_delivery_is_dropped_is_never_sent() {
     assert!(cut_off.is_err(), "{cut_off:?}");
     redis.resume();
     let verdicts = deliver(&sink, &[claimed("warm", "1")]).await;
-    assert!(matches!(verdicts.as_slice(), [Verdict::Delivered(_)]), "{verdicts:?}");
+    assert_delivered(&verdicts);
     // The one that was just used and redis-cli's own: the server has come to the end of the dropped one.
     let until = Instant::now() + Duration::from_mins(1);
     while cli(&redis, &["CLIENT", "LIST"]).await.lines().filter(|line| !line.is_empty()).count() > 2 {
@@ -323,10 +308,6 @@ async fn a_server_that_does_not_answer_is_left_after_the_timeout() {
     assert!(refused.message.contains("200ms"), "{refused:?}");
     let findings = sink.check().await;
     assert!(has(&findings, Level::Broken, "did not answer"), "{findings:?}");
-}
-
-fn has(findings: &[Finding], level: Level, words: &str) -> bool {
-    findings.iter().any(|finding| finding.level == level && finding.what.contains(words))
 }
 
 #[tokio::test]
