@@ -292,4 +292,28 @@ mod tests {
             assert!(message.contains(said), "{text}: {message}");
         }
     }
+
+    /// Every page on sinks has a configuration that works as pasted.
+    #[test]
+    fn the_configurations_of_the_pages_are_accepted() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut pages: Vec<PathBuf> = std::fs::read_dir(docs.join("sinks"))
+            .expect("docs/sinks")
+            .map(|page| page.expect("a page").path())
+            .collect();
+        pages.push(docs.join("configuration.md"));
+        let mut sinks = 0;
+        for page in &pages {
+            let text = std::fs::read_to_string(page).expect("a page");
+            for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+                let config = read(block).unwrap_or_else(|failure| panic!("{}: {failure:?}\n{block}", page.display()));
+                for (name, sink) in &config.sinks {
+                    let kind = sink.kind(name);
+                    assert!(kind.is_ok(), "{}: {:?}\n{block}", page.display(), kind.err());
+                    sinks += 1;
+                }
+            }
+        }
+        assert!(sinks >= Kind::NAMES.len(), "only {sinks} sinks are shown");
+    }
 }

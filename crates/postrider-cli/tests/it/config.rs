@@ -22,11 +22,11 @@ fn two_archives(directory: &TempDir) -> (PathBuf, PathBuf, PathBuf) {
         [sinks.all]
         deadline = "10s"
         [sinks.all.file]
-        path = {all:?}
+        path = "{}"
         sync = "never"
 
         [sinks.orders.file]
-        path = {orders:?}
+        path = "{}"
 
         [[routes]]
         topic = "*"
@@ -37,7 +37,9 @@ fn two_archives(directory: &TempDir) -> (PathBuf, PathBuf, PathBuf) {
 
         [schemas]
         "order.*" = "order.json"
-        "#
+        "#,
+        all.display(),
+        orders.display()
     );
     let file = root.join("postrider.toml");
     fs::write(&file, config).unwrap();

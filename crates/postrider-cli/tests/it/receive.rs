@@ -13,14 +13,14 @@ use uuid::Uuid;
 
 use crate::support::{Outbox, command, finish, outboxes, run_at};
 
-struct Receiver {
+pub(crate) struct Receiver {
     child: Child,
     stderr: Lines<BufReader<ChildStderr>>,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Receiver {
-    fn start(outbox: &Outbox, args: &[&str]) -> Self {
+    pub(crate) fn start(outbox: &Outbox, args: &[&str]) -> Self {
         Self::start_with(outbox, args, None)
     }
 
@@ -55,7 +55,7 @@ impl Receiver {
     }
 
     /// Stops it in good order; its last words.
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         self.signal("-TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         self.stderr.by_ref().map(Result::unwrap).last().unwrap()
@@ -119,13 +119,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What went on from here, in order.
-fn drained(outbox: &Outbox) -> Vec<Value> {
+pub(crate) fn drained(outbox: &Outbox) -> Vec<Value> {
     let ran = run_at(&outbox.url, &["drain"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn ids(messages: &[Value]) -> Vec<String> {
+pub(crate) fn ids(messages: &[Value]) -> Vec<String> {
     messages.iter().map(|one| one["headers"]["origin-event-id"].as_str().unwrap().to_owned()).collect()
 }
 

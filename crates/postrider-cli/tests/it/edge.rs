@@ -1,0 +1,106 @@
+//! From an edge site to the cloud with real processes: `CLOUD_INGESTION_URL` alone makes `postrider drain` and `postrider
+//! run` forward batches, and `postrider receive` takes each event once.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use postrider::{Replay, SqliteStore, Store as _};
+use serde_json::Value;
+
+use crate::receive::{Receiver, drained, ids};
+use crate::support::{Outbox, command, finish, outboxes, run_at};
+
+fn enqueue(site: &Outbox, count: usize) -> BTreeSet<String> {
+    let line = |n: usize| {
+        format!(
+            "{{\"topic\": \"meter.read\", \"payload\": {{\"n\": {n}}}, \"lane\": \"meter-{}\", \
+             \"tenant_id\": \"6f1c8b0e-0000-4000-8000-000000000001\"}}\n",
+            n % 7
+        )
+    };
+    let mut enqueue = command(&["enqueue"]);
+    enqueue.env("DATABASE_URL", &site.url);
+    let input: String = (0..count).map(line).collect();
+    assert_eq!(finish(enqueue, input.as_bytes()).code, 0);
+    let listed = run_at(&site.url, &["list", "--limit", "1000", "--json"]).json();
+    let id = |message: &Value| message["message_id"].as_str().unwrap().to_owned();
+    listed["messages"].as_array().unwrap().iter().map(id).collect()
+}
+
+/// `postrider drain` with nothing but the address of the cloud.
+fn forward(site: &Outbox, url: &str) -> String {
+    let mut drain = command(&["drain"]);
+    drain.env("DATABASE_URL", &site.url).env("CLOUD_INGESTION_URL", format!("{url}/api/v1/edge/batch"));
+    let ran = finish(drain, b"");
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    ran.stderr
+}
+
+/// Proves E1: a site forwards batches over HTTP, and the cloud deduplicates by (tenant, event), where the event id is the
+/// message id. Delivered again after the site forgot that it had been, nothing goes on twice.
+#[tokio::test]
+async fn a_site_forwards_and_the_cloud_takes_each_event_once() {
+    let [cloud, other_site] = outboxes().await;
+    let [_, site] = outboxes().await;
+    let receiver = Receiver::start(&cloud, &[]);
+    let sent = enqueue(&site, 150);
+    let words = forward(&site, &receiver.url);
+    assert!(words.starts_with("delivered 150, retried 0, dead 0,"), "{words}");
+    let arrived = drained(&cloud);
+    assert_eq!(ids(&arrived).into_iter().collect::<BTreeSet<_>>(), sent, "the event id is the message id");
+    assert_eq!(arrived.len(), 150);
+    for lane in 0..7 {
+        let numbers: Vec<i64> = arrived
+            .iter()
+            .filter(|message| message["lane"] == format!("meter-{lane}"))
+            .map(|message| message["payload"]["n"].as_i64().unwrap())
+            .collect();
+        assert!(numbers.is_sorted(), "lane {lane}: {numbers:?}");
+    }
+
+    // A second site, and the first one's messages once more.
+    let more = enqueue(&other_site, 20);
+    forward(&other_site, &receiver.url);
+    assert_eq!(ids(&drained(&cloud)).into_iter().collect::<BTreeSet<_>>(), more);
+    replay(&site, &sent).await;
+    let words = forward(&site, &receiver.url);
+    assert!(words.starts_with("delivered 150,"), "a duplicate is delivered: {words}");
+    assert!(drained(&cloud).is_empty(), "and goes on no second time");
+    receiver.stop();
+}
+
+/// As after a restore from a backup.
+async fn replay(site: &Outbox, ids: &BTreeSet<String>) {
+    let store = SqliteStore::open(site.url.strip_prefix("sqlite:").unwrap()).unwrap();
+    let messages = Replay::Messages(ids.iter().map(|id| id.parse().unwrap()).collect());
+    assert_eq!(store.replay("default", &messages).await.unwrap(), 150);
+}
+
+/// The cloud is away when the site starts, and comes back: `postrider run` gets through by itself.
+#[tokio::test]
+async fn a_site_waits_for_a_cloud_that_is_away() {
+    let [cloud, site] = outboxes().await;
+    let away = Receiver::start(&cloud, &[]);
+    let url = away.url.clone();
+    away.stop();
+    let sent = enqueue(&site, 30);
+    let words = forward(&site, &url);
+    assert!(words.starts_with("delivered 0, retried "), "{words}");
+    let mut run = command(&["run"]);
+    run.env("DATABASE_URL", &site.url).env("CLOUD_INGESTION_URL", format!("{url}/api/v1/edge/batch"));
+    let mut relay = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let address = url.strip_prefix("http://").unwrap();
+    let back = Receiver::start(&cloud, &["--listen", address]);
+    let mut arrived = BTreeSet::new();
+    for _ in 0..600 {
+        arrived.extend(ids(&drained(&cloud)));
+        if arrived.len() == sent.len() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    drop(relay.kill());
+    drop(relay.wait());
+    back.stop();
+    assert_eq!(arrived, sent);
+}
