@@ -94,10 +94,10 @@ impl KafkaSink {
             }
         };
         self.find_topics(producers, &current, batch, until).await;
-        let mut wave = batch.wave(&current.signs);
-        if alone.is_some() {
-            wave.retain(|place| Some(place.at) == alone);
-        }
+        let wave = match alone {
+            Some(at) => batch.only(at, &current.signs),
+            None => batch.wave(&current.signs),
+        };
         let aloft = Aloft { producers, current, flight: Arc::default() };
         let sent = aloft.hand_over(batch, &wave);
         let signs = &aloft.current.signs;

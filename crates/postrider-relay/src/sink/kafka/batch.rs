@@ -82,9 +82,14 @@ impl<'a> Batch<'a> {
         self.items.iter().all(|item| matches!(item.state, State::Settled(_)))
     }
 
-    /// The next message that has to go alone, if there is one. What stands before it in its lane is settled.
+    /// The next message that has to go alone, if there is one that nothing of its lane stands before.
     pub(super) fn next_alone(&self) -> Option<usize> {
-        self.items.iter().position(|item| matches!(item.state, State::Pending { alone: true, .. }))
+        let mut lanes: HashSet<&str> = HashSet::new();
+        self.items.iter().position(|item| {
+            let State::Pending { alone, .. } = item.state else { return false };
+            let is_first = item.message.lane.as_deref().is_none_or(|lane| lanes.insert(lane));
+            alone && is_first
+        })
     }
 
     /// The topics of what is left to send.
@@ -93,26 +98,35 @@ impl<'a> Batch<'a> {
         pending.map(|item| item.topic.clone()).collect()
     }
 
+    /// One message, if it is still to be sent.
+    pub(super) fn only(&self, at: usize, signs: &Signs) -> Vec<Place> {
+        let Item { topic, key, .. } = &self.items[at];
+        let (partition, _) = signs.place(topic, key);
+        if self.is_pending(at) { vec![Place { at, partition }] } else { Vec::new() }
+    }
+
     /// Who may go now, topic by topic: of each lane what stands first, as far as it goes to one partition whose broker knows
     /// the producer, and will not take a record after it has refused the one before.
     pub(super) fn wave(&self, signs: &Signs) -> Vec<Place> {
         let mut runs: HashMap<&str, Option<(&str, i32)>> = HashMap::new();
         let mut wave = Vec::new();
         for (at, item) in self.items.iter().enumerate() {
-            let State::Pending { .. } = item.state else { continue };
+            let State::Pending { alone, .. } = item.state else { continue };
             let (partition, is_known) = signs.place(&item.topic, &item.key);
             let to = (item.topic.as_str(), partition);
             if let Some(lane) = item.message.lane.as_deref() {
                 let goes = match runs.get(lane) {
-                    None => true,
-                    Some(run) => *run == Some(to) && is_known && !self.one_of_a_lane,
+                    None => !alone,
+                    Some(run) => *run == Some(to) && is_known && !alone && !self.one_of_a_lane,
                 };
                 runs.insert(lane, goes.then_some(to));
                 if !goes {
                     continue;
                 }
             }
-            wave.push(Place { at, partition });
+            if !alone {
+                wave.push(Place { at, partition });
+            }
         }
         // A lane's messages of one wave have one topic, so they keep their order.
         wave.sort_by_key(|place| &self.items[place.at].topic);
@@ -178,7 +192,7 @@ impl<'a> Batch<'a> {
                         let failure = failure::of(*reason, &self.items[place].topic);
                         self.fail(place, &failure);
                     }
-                    Ended::Answered(_) => cut |= self.set_pending(place, false, Some(code)),
+                    Ended::Answered(_) => cut |= self.set_pending(place, alone, Some(code)),
                 },
                 Report::Refused(code) if failure::is_of_the_whole_request(code) && !alone => {
                     self.set_pending(place, true, None);

@@ -148,7 +148,10 @@ async fn the_first_of_a_lane_goes_before_the_others() {
     let mut consumer = cluster.consumer(&[TOPIC]).await;
     let messages = lane("a", 10);
     cluster.answer(&[NOT_ALLOWED]);
+    // Long enough for librdkafka to have the next request ready when the answer comes.
+    cluster.0.broker_round_trip_time(1, Duration::from_millis(300)).expect("a slow broker");
     let verdicts = deliver(&*sink, &messages).await;
+    cluster.0.broker_round_trip_time(1, Duration::ZERO).expect("a fast broker");
     assert_eq!(failure(&verdicts[0]).code, SinkFailure::UNAUTHORIZED);
     assert!(verdicts[1..].iter().all(|verdict| *verdict == Verdict::NotSent), "{verdicts:?}");
     assert!(all_delivered(&deliver(&*sink, &messages).await));
