@@ -26,7 +26,8 @@ impl Receiver {
 
     /// Started, and listening on a port of its own.
     fn start_with(outbox: &Outbox, args: &[&str], token: Option<&str>) -> Self {
-        let mut command = command(&[&["receive", "--listen", "127.0.0.1:0"], args].concat());
+        let listen: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
+        let mut command = command(&[&["receive"], listen, args].concat());
         command.env("DATABASE_URL", &outbox.url).env_remove("POSTRIDER_RECEIVE_TOKEN").stderr(Stdio::piped());
         if let Some(token) = token {
             command.env("POSTRIDER_RECEIVE_TOKEN", token);
