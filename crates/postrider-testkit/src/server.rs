@@ -89,6 +89,19 @@ impl Server {
         or_panic(lock(&self.supervisor).kill());
     }
 
+    /// Ends the server as an operator would, with SIGTERM, and returns when it is gone.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn stop(&self) {
+        or_panic(self.try_stop().await);
+    }
+
+    async fn try_stop(&self) -> Result<()> {
+        let supervisor = Arc::clone(&self.supervisor);
+        blocking(move || lock(&supervisor).stop("TERM")).await
+    }
+
     /// Freezes the server with SIGSTOP: connections stay open and nobody answers. Returns when it stands still.
     ///
     /// # Panics
@@ -112,8 +125,7 @@ impl Server {
     }
 
     async fn try_restart(&self) -> Result<()> {
-        let supervisor = Arc::clone(&self.supervisor);
-        blocking(move || lock(&supervisor).stop("TERM")).await?;
+        self.try_stop().await?;
         let deadline = Instant::now() + READY_DEADLINE;
         loop {
             match self.launch().await {
@@ -200,6 +212,11 @@ pub trait Broker {
     /// See [`Server::kill`].
     fn kill(&self) {
         self.server().kill();
+    }
+
+    /// See [`Server::stop`].
+    fn stop(&self) -> impl Future<Output = ()> + Send {
+        self.server().stop()
     }
 
     /// See [`Server::restart`].

@@ -5,13 +5,14 @@ mod special;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use postrider::Claimed;
 use postrider_relay::{FailureClass, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
 use postrider_testkit::{Broker as _, Consumer, RabbitMq, sink_contract};
 
 use super::reader::Reader;
-use super::throughput;
+use super::throughput::beside_a_bare_loop;
 
 const EXCHANGE: &str = "events";
 
@@ -110,42 +111,32 @@ impl Destination for Rabbit {
 
 sink_contract!(Rabbit);
 
-/// What the bare library does: all published, then all confirmed, batch after batch.
-async fn bare(url: &str, messages: usize, batch: usize) {
-    use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-    let connection =
-        lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await.expect("a connection");
+/// Batches of a thousand keep at least half the rate of the bare library, which publishes them all and then waits for every
+/// confirm, without lanes and with a hundred.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_throughput_beside_a_bare_loop() {
+    let server = RabbitMq::start().await;
+    let url = server.url();
+    // The queue is made, and nobody reads it meanwhile.
+    drop(Consumer::rabbitmq(&url, EXCHANGE, "topic", "orders.#", "reader").await);
+    let connection = lapin::Connection::connect(&url, lapin::ConnectionProperties::default());
+    let connection = connection.await.expect("a connection");
     let channel = connection.create_channel().await.expect("a channel");
     channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
-    let properties = lapin::BasicProperties::default().with_delivery_mode(2);
-    let body = [b'x'; 200];
-    for _ in 0..messages / batch {
-        let mut confirms = Vec::with_capacity(batch);
-        for _ in 0..batch {
+    let exchange = Some(template(EXCHANGE));
+    let sink = sink(RabbitmqOptions { url: Secret::from(url.as_str()), exchange, ..RabbitmqOptions::default() });
+    beside_a_bare_loop("rabbitmq", &*sink, async |batch| {
+        let mut confirms = Vec::with_capacity(batch.len());
+        for message in batch {
             let options = BasicPublishOptions { mandatory: true, immediate: false };
-            let publishing =
-                channel.basic_publish(EXCHANGE.into(), "orders".into(), options, &body, properties.clone());
+            let properties = lapin::BasicProperties::default().with_delivery_mode(2);
+            let body = message.content.as_bytes();
+            let publishing = channel.basic_publish(EXCHANGE.into(), "orders".into(), options, body, properties);
             confirms.push(publishing.await.expect("it is sent"));
         }
         for confirm in confirms {
             assert!(confirm.await.expect("an answer").is_ack());
         }
-    }
-}
-
-/// Batches of a thousand keep at least half the rate of the bare library, without lanes and with a hundred.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_throughput_beside_a_bare_loop() {
-    let server = RabbitMq::start().await;
-    // The queue is made, and nobody reads it meanwhile.
-    drop(Consumer::rabbitmq(&server.url(), EXCHANGE, "topic", "orders.#", "reader").await);
-    let options = RabbitmqOptions {
-        url: Secret::from(server.url().as_str()),
-        exchange: Some(template(EXCHANGE)),
-        ..RabbitmqOptions::default()
-    };
-    throughput::compare("rabbitmq", &*sink(options), async |messages, batch| {
-        bare(&server.url(), messages, batch).await
     })
     .await;
 }

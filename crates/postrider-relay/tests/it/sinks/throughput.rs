@@ -32,28 +32,6 @@ pub(super) async fn beside_a_bare_loop(name: &str, sink: &dyn Sink, mut bare: im
     }
 }
 
-/// The same for a loop with a connection of its own, which sends so many messages in batches of so many.
-pub(super) async fn compare(name: &str, sink: &dyn Sink, bare: impl AsyncFn(usize, usize)) {
-    let measured = std::env::var_os("POSTRIDER_TEST_THROUGHPUT").is_some();
-    let (batches, rounds) = if measured { (50, 3) } else { (2, 1) };
-    let mut bare_rate = 0.0_f64;
-    for _ in 0..rounds {
-        let started = Instant::now();
-        bare(batches * BATCH, BATCH).await;
-        bare_rate = bare_rate.max(per_second(batches * BATCH, started));
-    }
-    for lanes in LANES {
-        let mut sink_rate = 0.0_f64;
-        for _ in 0..rounds {
-            sink_rate =
-                sink_rate.max(rate(batches, lanes, async |batch: &[Arc<Claimed>]| through(sink, batch).await).await);
-        }
-        let ratio = sink_rate / bare_rate;
-        println!("{name}, {lanes} lanes: bare {bare_rate:.0}/s, sink {sink_rate:.0}/s, ratio {ratio:.2}");
-        assert!(!measured || ratio >= LEAST_RATIO, "{name}, {lanes} lanes: only {ratio:.2} of a bare loop");
-    }
-}
-
 fn per_second(messages: usize, started: Instant) -> f64 {
     f64::from(u32::try_from(messages).expect("a small number")) / started.elapsed().as_secs_f64()
 }
