@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _};
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
+use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -43,7 +44,11 @@ impl LogOptions {
             Failure::usage(format!("the log filter {filter:?} is not usable: {error}"))
                 .hint("give --log (or RUST_LOG) a level such as info, or module=level pairs with commas between them")
         })?;
-        Ok(Logs { filter, format: self.format })
+        // The AMQP library writes whole messages to its log when they come back.
+        let quiet = "lapin::returned_messages=off".parse().map_err(|error| {
+            Failure::new(ExitCode::Failure, format!("a log filter of our own is not usable: {error}"))
+        })?;
+        Ok(Logs { filter: filter.add_directive(quiet), format: self.format })
     }
 }
 

@@ -47,11 +47,11 @@ impl Destination for Directory {
     }
 
     fn stall(&self) {
-        unimplemented!("a file does not stand still");
+        panic!("a file does not stand still");
     }
 
     fn resume(&self) {
-        unimplemented!("a file does not stand still");
+        panic!("a file does not stand still");
     }
 
     async fn arrived(&self, different: usize) -> Vec<Arrived> {
@@ -72,7 +72,7 @@ impl Destination for Directory {
     }
 
     fn spoil(&self, _: &mut Claimed) {
-        unimplemented!("a file takes everything");
+        panic!("a file takes everything");
     }
 }
 
