@@ -218,11 +218,20 @@ impl SinkConfig {
     }
 }
 
+/// A fault of the file's syntax is told with the line it is in, which may hold a secret: where and why are enough.
+fn without_source(words: &str) -> String {
+    match (words.lines().next(), words.trim_end().lines().last()) {
+        (Some(place), Some(reason)) if words.starts_with("TOML parse error") => format!("{place}: {reason}"),
+        _ => words.to_owned(),
+    }
+}
+
 /// Each fault with its key.
 fn explain(error: &figment::Error) -> String {
     let faults = error.clone().into_iter().map(|fault| {
         let path = fault.path.join(".");
-        if path.is_empty() { fault.kind.to_string() } else { format!("{path}: {}", fault.kind) }
+        let words = without_source(&fault.kind.to_string());
+        if path.is_empty() { words } else { format!("{path}: {words}") }
     });
     faults.collect::<Vec<_>>().join("; ")
 }
@@ -269,12 +278,16 @@ mod tests {
             ("[sinks.a]\ndeadline = \"soon\"\n", "sinks.a.deadline"),
             ("[sinks.a.file]\n", "path"),
             ("[sink.a]\n", "unknown field"),
-            ("nonsense", "nonsense"),
+            ("nonsense", "TOML parse error at line 1, column 9: "),
             ("[[routes]]\ntopic = \"a\"\nsinks = [\"b\"]\n", "leads to the sink \"b\""),
         ] {
             let message = words(read(text));
             assert!(message.contains(said) && message.contains("postrider.toml"), "{text}: {message}");
         }
+        let secret = words(read("[sinks.a.http]\nurl = \"https://h/{topic}\"\nbearer = \"hunter2\n"));
+        assert!(secret.contains("line 3") && !secret.contains("hunter2"), "{secret}");
+        let secret = words(read("[sinks.a.http]\nurl = \"https://user:hunter2@h/{topci}\"\n"));
+        assert!(secret.contains("{topci}") && !secret.contains("hunter2"), "{secret}");
     }
 
     #[test]

@@ -325,6 +325,16 @@ impl RelayBuilder {
                 return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
             }
             options.check(&name, &self.options)?;
+            if let Some(longest) = sink.longest().filter(|longest| *longest > options.deadline) {
+                let deadline = options.deadline;
+                warn!(
+                    sink = name,
+                    ?longest,
+                    ?deadline,
+                    "deliveries may be cut off before the sink gives up by itself, and \
+                      then arrive twice: raise the deadline, or lower the sink's timeout"
+                );
+            }
             outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim())));
         }
         let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);

@@ -66,6 +66,12 @@ pub trait Sink: Send + Sync + 'static {
         Batching::one_by_one()
     }
 
+    /// The longest that a delivery takes by the sink's own limits; `None` if it has none. The relay's deadline should be
+    /// later: a delivery that it cuts off may have arrived in part.
+    fn longest(&self) -> Option<Duration> {
+        None
+    }
+
     /// Delivers a batch and says what became of each message.
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict>;
 
@@ -81,6 +87,10 @@ pub trait Sink: Send + Sync + 'static {
 impl<S: Sink + ?Sized> Sink for Arc<S> {
     fn batching(&self) -> Batching {
         (**self).batching()
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        (**self).longest()
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {

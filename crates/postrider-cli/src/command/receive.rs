@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7434")]
     listen: SocketAddr,
     /// The largest batch, unpacked: 512KiB, 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = humane::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = humane::parse_size)]
     max_body: usize,
     #[command(flatten)]
     log: LogOptions,

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::Claimed;
@@ -33,6 +34,10 @@ where
 {
     fn batching(&self) -> Batching {
         self.sink.batching()
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.sink.longest()
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {

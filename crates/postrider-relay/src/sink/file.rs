@@ -135,7 +135,13 @@ fn is_the_one_named(file: &File, path: &Path) -> bool {
 
 /// Opens for appending, and ends a line that was torn off.
 fn open_file(path: &Path) -> io::Result<File> {
+    let is_new = !path.exists();
     let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+    if is_new && let Some(directory) = path.parent() {
+        // A file that is on the disk under no name would be lost with the power.
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        File::open(directory)?.sync_all()?;
+    }
     if file.metadata()?.is_file() && file.seek(SeekFrom::End(0))? > 0 {
         file.seek(SeekFrom::End(-1))?;
         let mut last = [0];

@@ -73,10 +73,9 @@ where
         for message in batch {
             verdicts.push(match message.json() {
                 Ok(payload) => verdict((self.0)(payload, Arc::clone(message)).await),
-                Err(error) => Verdict::Failed(SinkFailure::terminal(
-                    SinkFailure::INVALID_PAYLOAD,
-                    format!("the payload is not a {}: {error}", std::any::type_name::<T>()),
-                )),
+                Err(error) => {
+                    Verdict::Failed(SinkFailure::terminal(SinkFailure::INVALID_PAYLOAD, why_not_a::<T>(&error)))
+                }
             });
         }
         verdicts
@@ -88,4 +87,15 @@ fn verdict<R: Into<Receipt>, E: Into<SinkFailure>>(handled: Result<R, E>) -> Ver
         Ok(receipt) => Verdict::Delivered(receipt.into()),
         Err(failure) => Verdict::Failed(failure.into()),
     }
+}
+
+/// Where, and not what: a payload does not belong into an error.
+fn why_not_a<T>(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Data => "a value does not fit",
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
+    };
+    let (name, line, column) = (std::any::type_name::<T>(), error.line(), error.column());
+    format!("the payload is not a {name}: {what}, at line {line}, column {column}")
 }

@@ -20,7 +20,7 @@ mod webhook;
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,6 +74,7 @@ impl HttpSink {
                 ),
             });
         }
+        options.look()?;
         let guard = Guard::new(resolver, options.guarded(), &options.allow);
         let tls = client::tls(&options)?;
         Ok(Self {
@@ -150,6 +151,10 @@ impl Sink for HttpSink {
         } else {
             Batching::one_by_one()
         }
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(self.options.timeout)
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {

@@ -5,8 +5,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections kept for later, which is more than deliveries run at once by default.
-const MAX_IDLE: usize = 16;
+/// Connections kept for later: as many as deliveries run at once by default.
+const MAX_IDLE: usize = 32;
 /// A connection that rested longer may have been cut off by something on the way, without a word.
 const MAX_REST: Duration = Duration::from_secs(30);
 

@@ -194,6 +194,10 @@ impl Sink for KafkaSink {
         Batching { max_messages: MAX_MESSAGES, max_bytes: MAX_BYTES, ordered }
     }
 
+    fn longest(&self) -> Option<Duration> {
+        Some(2 * self.options.timeout + REPORTS_GRACE)
+    }
+
     async fn deliver(&self, messages: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut batch = Batch::new(messages, &self.options);
         // No wave begins after that, so the whole takes at most twice the timeout.

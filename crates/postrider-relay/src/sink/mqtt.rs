@@ -71,7 +71,8 @@ pub struct MqttOptions {
     /// Whether it is a failure that nobody subscribes to the topic: yes, since the server throws such a message away. Not every
     /// server tells, and at quality 2 the library does not.
     pub require_subscriber: bool,
-    /// How long a delivery may take, connecting included, before what is not acknowledged counts as failed: 10 s.
+    /// How long the server may be silent, connecting included, before what is not acknowledged counts as failed: 10 s. A
+    /// delivery takes at most twice as long.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub timeout: Duration,
     /// After how long a silence both sides ask whether the other is there: 30 s.
@@ -129,14 +130,18 @@ impl MqttSink {
         Ok(Self { links: Links::new(target, connections), topic, qos, retain, require_subscriber, timeout })
     }
 
-    async fn send(&self, batch: &[Arc<Claimed>], turn: &mut Turn<'_>, waves: &mut Waves, deadline: Instant) {
-        while let Some(flight) = waves.next_flight() {
-            let link = match timeout_at(deadline, turn.link()).await {
+    /// Nothing is sent after `until`, and what was sent has `timeout` of its own: a long lane on a slow way is handed back in
+    /// part.
+    async fn send(&self, batch: &[Arc<Claimed>], turn: &mut Turn<'_>, waves: &mut Waves, until: Instant) {
+        while Instant::now() < until
+            && let Some(flight) = waves.next_flight()
+        {
+            let link = match timeout_at(Instant::now() + self.timeout, turn.link()).await {
                 Ok(Ok(link)) => link,
                 Ok(Err(error)) => return waves.fail(flight, &failure::of(&error)),
                 Err(_) => return waves.fail(flight, &failure::silent(self.timeout)),
             };
-            self.fly(link, batch, flight, turn, waves, deadline).await;
+            self.fly(link, batch, flight, turn, waves, until).await;
         }
     }
 
@@ -149,7 +154,7 @@ impl MqttSink {
         flight: Vec<usize>,
         turn: &mut Turn<'_>,
         waves: &mut Waves,
-        deadline: Instant,
+        until: Instant,
     ) {
         let mut left: BTreeSet<usize> = flight.iter().copied().collect();
         let mut answers = FuturesUnordered::new();
@@ -157,7 +162,7 @@ impl MqttSink {
         let end = {
             let (client, most) = (&link.client, link.terms.max_packet_size);
             let mut breaking = pin!(broken(&mut link.events));
-            let mut late = pin!(sleep_until(deadline));
+            let mut late = pin!(sleep_until(Instant::now() + self.timeout));
             loop {
                 for place in to_send.drain(..) {
                     match self.publish(client, &batch[place], most) {
@@ -180,8 +185,11 @@ impl MqttSink {
                 if let Some(verdict) = self.verdict(answer) {
                     left.remove(&place);
                     waves.settle(place, verdict);
-                    to_send = waves.released();
-                    left.extend(&to_send);
+                    if Instant::now() < until {
+                        to_send = waves.released();
+                        left.extend(&to_send);
+                    }
+                    late.as_mut().reset(Instant::now() + self.timeout);
                 }
             }
         };
@@ -268,11 +276,16 @@ impl Sink for MqttSink {
         Batching { max_messages: BATCH_MESSAGES, max_bytes: BATCH_BYTES, ordered: true }
     }
 
+    fn longest(&self) -> Option<Duration> {
+        Some(2 * self.timeout)
+    }
+
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut waves = Waves::new(batch);
         // Whoever finds no connection free has sent nothing, and says so.
-        if let Ok(Some(mut turn)) = timeout(self.timeout, self.links.turn()).await {
-            self.send(batch, &mut turn, &mut waves, Instant::now() + self.timeout).await;
+        let until = Instant::now() + self.timeout;
+        if let Ok(Some(mut turn)) = timeout_at(until, self.links.turn()).await {
+            self.send(batch, &mut turn, &mut waves, until).await;
         }
         waves.into_verdicts()
     }

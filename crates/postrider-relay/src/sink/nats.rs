@@ -87,7 +87,10 @@ impl NatsSink {
             })?;
             headers.insert(name, value);
         }
-        headers.insert(header::NATS_MESSAGE_ID, HeaderValue::from(message.message_id.to_string()));
+        // Of this delivery, not of the message: two sinks may lead into one stream, and both are to arrive.
+        let id = format!("{}/{}", message.message_id, message.sink);
+        let id = id.parse::<HeaderValue>().unwrap_or_else(|_| HeaderValue::from(message.message_id.to_string()));
+        headers.insert(header::NATS_MESSAGE_ID, id);
         if let Some(stream) = &self.stream {
             headers.insert(header::NATS_EXPECTED_STREAM, stream.clone());
         }
@@ -172,6 +175,10 @@ fn is_command(header: &str) -> bool {
 impl Sink for NatsSink {
     fn batching(&self) -> Batching {
         Batching { max_bytes: MAX_BYTES, ..Batching::ordered(MAX_MESSAGES) }
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(2 * self.timeout)
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {

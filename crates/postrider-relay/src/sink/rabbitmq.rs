@@ -26,7 +26,7 @@ use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use postrider::Claimed;
 use serde::Deserialize;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::template::Template;
 use super::waves::Waves;
@@ -56,7 +56,8 @@ pub struct RabbitmqOptions {
     pub exchange: Option<Template>,
     /// The routing key: `{topic}`.
     pub routing_key: Template,
-    /// How long a delivery may take, connecting included, before what is not confirmed counts as failed: 10 s.
+    /// How long a flight may take, connecting included, before what is not confirmed counts as failed: 10 s. A delivery of
+    /// several takes at most twice as long.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub timeout: Duration,
     /// A file of PEM certificates to trust beside those of the system.
@@ -114,9 +115,12 @@ impl RabbitmqSink {
         Ok(Self { addressing, links: Links::new(target, connections), timeout })
     }
 
-    async fn send(&self, batch: &[Arc<Claimed>], waves: &mut Waves, deadline: Instant) {
+    /// No flight begins after `until`, and each has `timeout` of its own: a long lane on a slow way is handed back in part.
+    async fn send(&self, batch: &[Arc<Claimed>], waves: &mut Waves, until: Instant) {
         let parcels: Vec<_> = batch.iter().map(|message| self.addressing.parcel(message)).collect();
-        while let Some(flight) = waves.next_flight() {
+        while Instant::now() < until
+            && let Some(flight) = waves.next_flight()
+        {
             let mut letters = Vec::with_capacity(flight.len());
             for place in flight {
                 match &parcels[place] {
@@ -127,6 +131,7 @@ impl RabbitmqSink {
             if letters.is_empty() {
                 continue;
             }
+            let deadline = Instant::now() + self.timeout;
             let taken = timeout_at(deadline, self.links.take()).await;
             match taken.unwrap_or_else(|_| Err(failure::silent(self.timeout))) {
                 Ok(link) => self.fly(link, letters, waves, deadline).await,
@@ -173,11 +178,16 @@ impl Sink for RabbitmqSink {
         Batching { max_messages: BATCH_MESSAGES, max_bytes: BATCH_BYTES, ordered: true }
     }
 
+    fn longest(&self) -> Option<Duration> {
+        Some(2 * self.timeout)
+    }
+
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut waves = Waves::new(batch);
         // Whoever finds no link free has sent nothing, and says so.
-        if let Ok(Some(_turn)) = timeout(self.timeout, self.links.turn()).await {
-            self.send(batch, &mut waves, Instant::now() + self.timeout).await;
+        let until = Instant::now() + self.timeout;
+        if let Ok(Some(_turn)) = timeout_at(until, self.links.turn()).await {
+            self.send(batch, &mut waves, until).await;
         }
         waves.into_verdicts()
     }

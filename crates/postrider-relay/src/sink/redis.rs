@@ -29,6 +29,8 @@ use crate::error::Error;
 use crate::secret::Secret;
 use crate::tls;
 
+/// A script of Redis hands on at most some 8,000 values at once, two for each header.
+const MAX_HEADERS: usize = 3_500;
 /// Messages of one call.
 const MAX_MESSAGES: usize = 1_000;
 /// Bytes of one call. Redis serves nobody else while it runs the script of a lane, and a script of this size takes it some
@@ -170,7 +172,12 @@ impl RedisSink {
                 format!("the message has {} bytes, and max_message_bytes is {}", body.len(), self.max_message_bytes);
             return Err(SinkFailure::terminal(SinkFailure::TOO_LARGE, words));
         }
-        Ok(Entry { stream, max_len: self.max_len, headers: envelope::headers(message), body })
+        let headers = envelope::headers(message);
+        if headers.len() > MAX_HEADERS {
+            let words = format!("it has {} headers, and an entry takes at most {MAX_HEADERS}", headers.len());
+            return Err(SinkFailure::terminal(SinkFailure::INVALID_HEADER, words));
+        }
+        Ok(Entry { stream, max_len: self.max_len, headers, body })
     }
 
     /// Sends the pipeline and waits for its answers. The connection is kept only if all of them are good: after any other
@@ -310,6 +317,10 @@ fn field(header: &str) -> Cow<'_, str> {
 impl Sink for RedisSink {
     fn batching(&self) -> Batching {
         Batching { max_bytes: MAX_BYTES, ..Batching::ordered(MAX_MESSAGES) }
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(self.timeout)
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {

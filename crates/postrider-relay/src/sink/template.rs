@@ -61,10 +61,9 @@ impl Field {
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the template {template:?} cannot be read: {reason}; fields are {{topic}}, {{namespace}}, {{tenant_id}}, {{lane}} and {{message_id}}, and a brace itself is written twice"
+    "the template cannot be read: {reason}; fields are {{topic}}, {{namespace}}, {{tenant_id}}, {{lane}} and {{message_id}}, and a brace itself is written twice"
 )]
 pub struct TemplateError {
-    template: String,
     reason: String,
 }
 
@@ -72,7 +71,7 @@ impl FromStr for Template {
     type Err = TemplateError;
 
     fn from_str(source: &str) -> Result<Self, TemplateError> {
-        let error = |reason: String| TemplateError { template: source.to_owned(), reason };
+        let error = |reason: String| TemplateError { reason };
         let mut parts: Vec<Part> = Vec::new();
         let mut text = String::new();
         let mut rest = source.chars().peekable();

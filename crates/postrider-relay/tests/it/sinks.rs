@@ -1,6 +1,6 @@
 //! Every sink against the real thing it sends to: the contract that all keep, and what is special about each.
 
-#[cfg(any(feature = "nats", feature = "redis"))]
+#[cfg(feature = "_network")]
 mod answers;
 mod file;
 #[cfg(feature = "http")]

@@ -171,14 +171,18 @@ fn content(fields: &Fields<'_>) -> Result<(Event, Message), Rejection> {
         event = event.tenant(tenant_id);
         message = message.tenant(tenant_id);
     }
-    if let Some(source) = source.filter(|source| !source.is_empty()) {
-        message = message.header(SOURCE_HEADER, &source);
+    let source = source.filter(|source| !source.is_empty());
+    if let Some(source) = &source {
+        message = message.header(SOURCE_HEADER, source);
         event = event.source(source);
     }
     if let Some(lane) = lane {
-        // A lane without a number keeps its order from here on; a duplicate is then known for the retention alone.
+        // A lane without a number keeps its order from here on; a duplicate is then known for the retention alone. So is
+        // one of a sender without a name: two of them may count the same lane.
         if let Some(sequence_id) = sequence_id {
-            event = event.lane(&lane, sequence_id);
+            if source.is_some() {
+                event = event.lane(&lane, sequence_id);
+            }
             message = message.header(SEQUENCE_HEADER, sequence_id.to_string());
         }
         message = message.lane(lane);

@@ -34,7 +34,8 @@ pub(super) struct Reading {
     reply_code: Option<String>,
     reference_header: String,
     max_bytes: usize,
-    webhook: bool,
+    /// Several receivers behind one sink must not stop one another.
+    pauses_when_gone: bool,
 }
 
 impl Reading {
@@ -58,7 +59,7 @@ impl Reading {
             reply_code: options.reply_code.clone(),
             reference_header: options.reference_header.clone(),
             max_bytes: options.max_response_bytes,
-            webhook: options.webhook.is_some(),
+            pauses_when_gone: options.webhook.is_some() && options.url.fixed().is_some(),
         })
     }
 
@@ -96,7 +97,7 @@ impl Reading {
         failure.retry_after = answer.retry_after;
         failure.reply_code = self.reply_code.as_ref().and_then(|pointer| reply_code(&answer.body, pointer));
         // What the specification of webhooks asks for: this receiver wants no more.
-        failure.pause = self.webhook && status == StatusCode::GONE;
+        failure.pause = self.pauses_when_gone && status == StatusCode::GONE;
         failure
     }
 
@@ -107,9 +108,9 @@ impl Reading {
             _ if self.retryable.contains(&status) => FailureClass::Retryable,
             _ if self.terminal.contains(&status) => FailureClass::Terminal,
             // Key, payment, permission, path, method, proxy, a receiver that is gone (401 to 407, 410); too slow, too early,
-            // too often; and 409, which is how a receiver says that it is still at work on a request with the same
+            // too often; a length or an encoding that the sink can be set to (411, 415); and 409, which is how a receiver says that it is still at work on a request with the same
             // Idempotency-Key.
-            401..=405 | 407..=410 | 421 | 423..=426 | 429 => FailureClass::Retryable,
+            401..=405 | 407..=411 | 415 | 421 | 423..=426 | 429 => FailureClass::Retryable,
             400..=499 => FailureClass::Terminal,
             _ => FailureClass::Retryable,
         }

@@ -176,6 +176,18 @@ impl HttpOptions {
         Ok(Self { body: HttpBody::Batch, ..Self::new(url) })
     }
 
+    /// What would be accepted and do nothing.
+    pub(super) fn look(&self) -> Result<(), Error> {
+        let reason = if !self.allow.is_empty() && !self.guarded() {
+            "`allow` opens networks to a guard that is off: set guard = true, or take it out"
+        } else if self.lanes_in_order && !self.body.holds_several() {
+            "`lanes_in_order` is about batches, and a request holds one message: set body, or take it out"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Options { reason: reason.to_owned() })
+    }
+
     /// Whether addresses are guarded.
     pub(super) fn guarded(&self) -> bool {
         self.guard.unwrap_or(self.webhook.is_some())

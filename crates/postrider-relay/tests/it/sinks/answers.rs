@@ -1,8 +1,8 @@
 //! What the tests of several sinks ask of verdicts and findings.
 
 use postrider::Claimed;
-use postrider_relay::{Finding, Level, SinkFailure, Verdict};
-use postrider_testkit::sink_contract::claimed;
+use postrider_relay::{Finding, Level, Sink, SinkFailure, Verdict};
+use postrider_testkit::sink_contract::{claimed, deliver};
 
 /// The failure of the one message there is.
 pub(super) fn failure(verdicts: &[Verdict]) -> &SinkFailure {
@@ -27,4 +27,22 @@ pub(super) fn in_lane(lane: &str, sequence_id: i64) -> Claimed {
 /// Whether a look found this.
 pub(super) fn has(findings: &[Finding], level: Level, words: &str) -> bool {
     findings.iter().any(|finding| finding.level == level && finding.what.contains(words))
+}
+
+/// Delivers a lane of a thousand with a sink that has too little time for it: what is not sent in time is handed back, and
+/// what was sent before is a prefix. On a slow machine even one answer may take longer than there is time.
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq"))]
+pub(super) async fn deliver_a_long_lane_in_parts(sink: &dyn Sink) {
+    let messages: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
+    let mut waiting = messages.as_slice();
+    while !waiting.is_empty() {
+        let verdicts = deliver(sink, waiting).await;
+        let done = verdicts.iter().take_while(|verdict| matches!(verdict, Verdict::Delivered(_))).count();
+        let rest = &verdicts[done..];
+        let slow =
+            |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.code == SinkFailure::UNREACHABLE);
+        let first_is_well = rest.first().is_none_or(|verdict| *verdict == Verdict::NotSent || slow(verdict));
+        assert!(first_is_well && rest.iter().skip(1).all(|verdict| *verdict == Verdict::NotSent), "{rest:?}");
+        waiting = &waiting[done..];
+    }
 }

@@ -14,7 +14,7 @@ use postrider_testkit::sink_contract::{
 };
 use postrider_testkit::{Broker as _, Consumer, Nats};
 
-use super::answers::{assert_delivered, failure, has, in_lane};
+use super::answers::{assert_delivered, deliver_a_long_lane_in_parts, failure, has, in_lane};
 use super::throughput::beside_a_bare_loop;
 
 /// Takes what the contract sends.
@@ -139,6 +139,19 @@ async fn the_same_message_twice_is_stored_once_and_delivered_twice() {
     assert_eq!(stored(&context, STREAM).await, 1);
 }
 
+/// Two sinks that lead into one stream: both deliveries are stored.
+#[tokio::test]
+async fn a_message_for_two_sinks_of_one_stream_is_stored_twice() {
+    let nats = Nats::start().await;
+    let context = make(&nats, stream(STREAM, "orders")).await;
+    let sink = sink(options(&nats));
+    let mut copies = [claimed("orders", "1"), claimed("orders", "1")];
+    copies[1].message_id = copies[0].message_id;
+    "audit".clone_into(&mut copies[1].sink);
+    assert_delivered(&deliver(&sink, &copies).await);
+    assert_eq!(stored(&context, STREAM).await, 2);
+}
+
 /// A producer's header does not command the server: `Nats-Rollup` would empty the stream, and the id is the message's.
 #[tokio::test]
 async fn a_producer_does_not_command_the_server() {
@@ -155,7 +168,7 @@ async fn a_producer_does_not_command_the_server() {
     assert_delivered(&deliver(&sink, &messages).await);
     assert_eq!(stored(&context, STREAM).await, 2);
     for (arrived, message) in until_arrived(&consumer, 2).await.iter().zip(&messages) {
-        assert_eq!(arrived.headers["nats-msg-id"], message.message_id.to_string().into_bytes());
+        assert_eq!(arrived.headers["nats-msg-id"], format!("{}/default", message.message_id).into_bytes());
         assert_eq!(arrived.headers["natsuki"], b"kept");
         assert!(!arrived.headers.contains_key("nats-rollup"));
     }
@@ -277,22 +290,7 @@ async fn a_long_lane_is_handed_back_in_part() {
     let nats = Nats::start().await;
     let context = make(&nats, stream(STREAM, "orders")).await;
     let sink = sink(NatsOptions { timeout: Duration::from_millis(250), ..options(&nats) });
-    let messages: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
-    let mut waiting = messages.as_slice();
-    while !waiting.is_empty() {
-        let verdicts = deliver(&sink, waiting).await;
-        let done = verdicts.iter().take_while(|verdict| matches!(verdict, Verdict::Delivered(_))).count();
-        let rest = &verdicts[done..];
-        let handed_back = rest.iter().skip(1).all(|verdict| *verdict == Verdict::NotSent);
-        // On a slow machine even one answer may take longer.
-        let slow =
-            |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.code == SinkFailure::UNREACHABLE);
-        assert!(
-            handed_back && rest.first().is_none_or(|verdict| *verdict == Verdict::NotSent || slow(verdict)),
-            "{rest:?}"
-        );
-        waiting = &waiting[done..];
-    }
+    deliver_a_long_lane_in_parts(&sink).await;
     assert_eq!(stored(&context, STREAM).await, 1_000);
     let arrived = until_arrived(&Consumer::nats(&nats.url(), STREAM, &[]).await, 1_000).await;
     assert_lanes_in_order(&arrived);
@@ -377,7 +375,7 @@ async fn slow_throughput_beside_a_bare_loop() {
 fn headers(message: &Claimed) -> async_nats::HeaderMap {
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("content-type", "application/octet-stream");
-    headers.insert("Nats-Msg-Id", message.message_id.to_string());
+    headers.insert("Nats-Msg-Id", format!("{}/default", message.message_id));
     headers.insert("postrider-message-id", message.message_id.to_string());
     headers.insert("postrider-namespace", message.namespace.as_str());
     headers.insert("postrider-topic", message.topic.as_str());

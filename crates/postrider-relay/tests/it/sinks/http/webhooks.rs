@@ -114,6 +114,10 @@ async fn a_receiver_that_is_gone_pauses_the_sink() {
     let failure = failed(&sink(&webhook(&receiver, &[NEW])), &claimed("t", "1")).await;
     assert_eq!((failure.code.as_str(), failure.class, failure.pause), ("HTTP_410", FailureClass::Retryable, true));
     assert!(!failed(&sink(&options(&receiver)), &claimed("t", "1")).await.pause, "that is a rule of webhooks");
+    let base = webhook(&receiver, &[NEW]);
+    let url = format!("{}?topic={{topic}}", base.url).parse().expect("a template");
+    let several = HttpOptions { url, ..base };
+    assert!(!failed(&sink(&several), &claimed("t", "1")).await.pause, "one receiver does not stop the others");
     let site = site().await;
     site.enqueue(&[message("t"), message("t")]).await;
     let http = sink(&webhook(&receiver, &[NEW]));

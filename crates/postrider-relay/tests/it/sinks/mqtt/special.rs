@@ -1,13 +1,15 @@
 //! What MQTT alone can do to a publisher: throw a message away for want of subscribers, forbid a topic, refuse a size.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use postrider::Claimed;
 use postrider_relay::{FailureClass, Finding, Level, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Verdict};
-use postrider_testkit::sink_contract::{Destination as _, claimed, deliver};
+use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer, Mosquitto};
 
 use super::{Mqtt, NO_LIMIT, sink, template};
+use crate::sinks::answers::deliver_a_long_lane_in_parts;
 
 fn failure(verdict: &Verdict) -> (&str, FailureClass) {
     let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
@@ -126,4 +128,13 @@ async fn a_look_tells_what_the_server_said() {
     assert!(!format!("{wrong:?}").contains("hunter2"));
     server.kill();
     assert_eq!(worst(&look(options).await), Some(Level::Broken));
+}
+
+/// A lane that takes longer than the timeout is not sent to its end: the rest is handed back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_lane_is_handed_back_in_part() {
+    let mqtt = Mqtt::start().await;
+    let options = mqtt.options();
+    deliver_a_long_lane_in_parts(&*sink(MqttOptions { timeout: Duration::from_millis(250), ..options })).await;
+    assert_lanes_in_order(&mqtt.arrived(1_000).await);
 }

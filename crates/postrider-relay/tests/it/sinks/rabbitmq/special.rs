@@ -10,10 +10,11 @@ use postrider::Claimed;
 use postrider_relay::{
     FailureClass, Finding, Level, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Verdict,
 };
-use postrider_testkit::sink_contract::{Destination as _, claimed, deliver};
+use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer};
 
 use super::{EXCHANGE, Rabbit, sink, template};
+use crate::sinks::answers::deliver_a_long_lane_in_parts;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -264,4 +265,13 @@ async fn a_look_tells_what_is_missing() {
     let away = Arc::new(RabbitmqSink::new(rabbit.options()).expect("options"));
     rabbit.server.kill();
     assert_eq!(worst(&away.check().await), Some(Level::Broken));
+}
+
+/// A lane that takes longer than the timeout is not sent to its end: the rest is handed back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_lane_is_handed_back_in_part() {
+    let rabbit = Rabbit::start().await;
+    let options = rabbit.options();
+    deliver_a_long_lane_in_parts(&*sink(RabbitmqOptions { timeout: Duration::from_millis(250), ..options })).await;
+    assert_lanes_in_order(&rabbit.arrived(1_000).await);
 }
