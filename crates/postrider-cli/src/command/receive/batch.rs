@@ -180,8 +180,10 @@ fn content(fields: &Fields<'_>) -> Result<(Event, Message), Rejection> {
         // A lane without a number keeps its order from here on; a duplicate is then known for the retention alone. So is
         // one of a sender without a name: two of them may count the same lane.
         if let Some(sequence_id) = sequence_id {
+            let counted = event.clone().lane(&lane, sequence_id);
+            counted.check()?;
             if source.is_some() {
-                event = event.lane(&lane, sequence_id);
+                event = counted;
             }
             message = message.header(SEQUENCE_HEADER, sequence_id.to_string());
         }
