@@ -33,9 +33,14 @@ pub(super) fn of(error: &ConnectionError) -> SinkFailure {
 pub(super) fn may_be_of_one(error: &ConnectionError) -> bool {
     use DisconnectReasonCode as Reason;
     match error {
-        ConnectionError::MqttState(StateError::Deserialization(_) | StateError::ProtocolViolation(_)) => true,
         // A server that hangs up says why, but a connection that is closed while we write may lose its last words.
-        ConnectionError::Io(_) | ConnectionError::MqttState(StateError::Io(_) | StateError::ConnectionAborted) => true,
+        ConnectionError::Io(_)
+        | ConnectionError::MqttState(
+            StateError::Io(_)
+            | StateError::ConnectionAborted
+            | StateError::Deserialization(_)
+            | StateError::ProtocolViolation(_),
+        ) => true,
         ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => matches!(
             reason_code,
             Reason::UnspecifiedError
