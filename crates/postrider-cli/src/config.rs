@@ -10,8 +10,8 @@ use figment::Figment;
 use figment::providers::{Format as _, Toml};
 use postrider::{Backoff, Route};
 use postrider_relay::{
-    BreakerOptions, CodeTable, FailureClass, FileOptions, HttpOptions, KafkaOptions, MqttOptions, NatsOptions,
-    RabbitmqOptions, RedisOptions, RetryOptions, SinkOptions,
+    BreakerOptions, CodeTable, FailureClass, FileOptions, HttpOptions, MqttOptions, NatsOptions, RabbitmqOptions,
+    RedisOptions, RetryOptions, SinkOptions,
 };
 use serde::Deserialize;
 use uuid::Uuid;
@@ -50,7 +50,10 @@ pub(crate) struct SinkConfig {
     stdout: Option<Stdout>,
     file: Option<FileOptions>,
     http: Option<HttpOptions>,
-    kafka: Option<KafkaOptions>,
+    #[cfg(feature = "kafka")]
+    kafka: Option<postrider_relay::KafkaOptions>,
+    #[cfg(not(feature = "kafka"))]
+    kafka: Option<serde::de::IgnoredAny>,
     mqtt: Option<MqttOptions>,
     nats: Option<NatsOptions>,
     rabbitmq: Option<RabbitmqOptions>,
@@ -197,7 +200,14 @@ impl SinkConfig {
         kinds.extend(self.stdout.map(|Stdout {}| Kind::Stdout));
         kinds.extend(self.file.clone().map(Kind::File));
         kinds.extend(self.http.clone().map(|options| Kind::Http(Box::new(options))));
+        #[cfg(feature = "kafka")]
         kinds.extend(self.kafka.clone().map(|options| Kind::Kafka(Box::new(options))));
+        #[cfg(not(feature = "kafka"))]
+        if self.kafka.is_some() {
+            return Err(Failure::usage(format!("sink {name:?}: this postrider was built without Kafka")).hint(
+                "build it with `cargo build --release -p postrider-cli --features kafka`, or kafka-tls for TLS",
+            ));
+        }
         kinds.extend(self.mqtt.clone().map(|options| Kind::Mqtt(Box::new(options))));
         kinds.extend(self.nats.clone().map(|options| Kind::Nats(Box::new(options))));
         kinds.extend(self.rabbitmq.clone().map(|options| Kind::Rabbitmq(Box::new(options))));
@@ -306,7 +316,15 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "kafka"))]
+    #[test]
+    fn a_build_without_kafka_says_how_to_get_one_with_it() {
+        let config = read("[sinks.a.kafka]\nbrokers = \"b\"\n").unwrap_or_else(|failure| panic!("{failure:?}"));
+        assert!(words(config.sinks["a"].kind("a")).contains("built without Kafka"));
+    }
+
     /// Every page on sinks has a configuration that works as pasted.
+    #[cfg(feature = "kafka")]
     #[test]
     fn the_configurations_of_the_pages_are_accepted() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use postrider_relay::{
-    FileOptions, FileSink, HttpOptions, HttpSink, KafkaOptions, KafkaSink, MqttOptions, MqttSink, NatsOptions,
-    NatsSink, NdjsonSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink, Schemas, Sink,
+    FileOptions, FileSink, HttpOptions, HttpSink, MqttOptions, MqttSink, NatsOptions, NatsSink, NdjsonSink,
+    RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink, Schemas, Sink,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,8 @@ pub(crate) enum Kind {
     Stdout,
     File(FileOptions),
     Http(Box<HttpOptions>),
-    Kafka(Box<KafkaOptions>),
+    #[cfg(feature = "kafka")]
+    Kafka(Box<postrider_relay::KafkaOptions>),
     Mqtt(Box<MqttOptions>),
     Nats(Box<NatsOptions>),
     Rabbitmq(Box<RabbitmqOptions>),
@@ -35,6 +36,7 @@ impl Kind {
             Self::Stdout => "stdout",
             Self::File(_) => "file",
             Self::Http(_) => "http",
+            #[cfg(feature = "kafka")]
             Self::Kafka(_) => "kafka",
             Self::Mqtt(_) => "mqtt",
             Self::Nats(_) => "nats",
@@ -61,7 +63,8 @@ impl Maker {
             Kind::Stdout => self.stdout()?,
             Kind::File(options) => Arc::new(FileSink::new(options)),
             Kind::Http(options) => Arc::new(HttpSink::new(*options).map_err(wrong)?),
-            Kind::Kafka(options) => Arc::new(KafkaSink::new(*options).map_err(wrong)?),
+            #[cfg(feature = "kafka")]
+            Kind::Kafka(options) => Arc::new(postrider_relay::KafkaSink::new(*options).map_err(wrong)?),
             Kind::Mqtt(options) => Arc::new(MqttSink::new(*options).map_err(wrong)?),
             Kind::Nats(options) => Arc::new(NatsSink::new(*options).map_err(wrong)?),
             Kind::Rabbitmq(options) => Arc::new(RabbitmqSink::new(*options).map_err(wrong)?),
