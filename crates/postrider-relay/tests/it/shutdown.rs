@@ -43,7 +43,8 @@ async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
     site.until("select count(*) <= 3 from outbox.in_flight").await;
     gate.add_permits(3);
     let counts = relay.ended().await;
-    assert_eq!((counts.claimed, counts.delivered, counts.released), (25, 3, 22));
+    // A claim that was under way when it was asked to stop may take some of what was handed back, and hand it back again.
+    assert_eq!((counts.delivered, counts.claimed - counts.released), (3, 3), "{counts:?}");
     assert_eq!(site.attempts().await, "DISPATCHED 3");
     let untouched = "select bool_and(state = 'pending' and attempt_no = 0) and count(*) = 22 from outbox.deliveries";
     assert!(site.client.query_one(untouched, &[]).await.expect("query").get::<_, bool>(0), "as if never claimed");
