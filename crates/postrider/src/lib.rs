@@ -28,6 +28,7 @@ mod lifecycle;
 mod message;
 #[cfg(feature = "postgres")]
 pub mod migrate;
+mod operate;
 mod schema;
 mod store;
 
@@ -44,12 +45,15 @@ pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
-    AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
+    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MessageDetail, MessageSummary, Page,
+    Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,
 };
 pub use crate::message::{Message, limit};
+pub use crate::operate::{Done, MAX_ORDER, Order, ReplayOrder};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::PostgresStore;

@@ -9,14 +9,16 @@ pub(crate) mod sqlite;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::enqueue::Enqueued;
 use crate::error::Error;
 use crate::inbox::Event;
-use crate::inspect::Inspect;
+use crate::inspect::{Inspect, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome};
 use crate::message::Message;
+use crate::operate::{Done, Order};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
@@ -92,6 +94,20 @@ pub trait Store: Inspect + Send + Sync {
     /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
     async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
 
+    /// Carries out an operator's order and writes it down with who gave it, in one transaction: see
+    /// [`Inspect::audit`].
+    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error>;
+
+    /// A relay says that it is alive, and how its sinks are: see [`Inspect::relays`].
+    async fn report(&self, report: &RelayReport) -> Result<(), Error>;
+
+    /// A relay stops in good order: it is not missed.
+    async fn sign_off(&self, worker_id: &str) -> Result<(), Error>;
+
+    /// Writes down how every sink stands and what happened since the last time, unless somebody has just done so: see
+    /// [`Inspect::samples`]. False: it was too early. Any number of relays may call it; one does the work.
+    async fn measure(&self) -> Result<bool, Error>;
+
     /// Records one delivered message. An error of [`Error::LeaseLost`] is to be logged, never turned into a nack.
     async fn ack(&self, worker_id: &str, claimed: &Claimed) -> Result<(), Error> {
         self.finish(worker_id, claimed, Outcome::Dispatched).await
@@ -124,7 +140,7 @@ pub trait Listener: Send {
 }
 
 /// Which new messages go to a sink; in the patterns `*` stands for any characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Route {
     /// Where they go.
     pub sink: String,

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use postrider::{ListFilter, ListState, MessageSummary};
+use postrider::{ListFilter, ListState, MessageSummary, Page};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -84,6 +84,7 @@ impl Args {
             sink: self.sink,
             before: self.before,
             limit: self.limit,
+            ..ListFilter::default()
         };
         Ok(Prepared { address: global.address()?, filter })
     }
@@ -92,9 +93,7 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let messages = store.list(&self.filter).await?;
-        let full = messages.len() >= usize::try_from(self.filter.limit).unwrap_or(usize::MAX);
-        let next_before = messages.last().filter(|_| full).map(|message| message.message_id);
+        let Page { items: messages, next: next_before } = store.list(&self.filter).await?;
         if output.json {
             let messages = messages.iter().map(MessageDocument::from).collect();
             output.json(&Document { messages, next_before })?;

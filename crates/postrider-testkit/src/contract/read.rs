@@ -9,7 +9,7 @@ use super::Fixture;
 use super::hand::{NO_IDS, ids, message};
 
 fn filter(state: Option<ListState>, before: Option<Uuid>, limit: u32) -> ListFilter {
-    ListFilter { state, topic: None, tenant_id: None, lane: None, sink: None, before, limit }
+    ListFilter { state, before, limit, ..ListFilter::default() }
 }
 
 fn topics_of(lines: &[MessageSummary]) -> Vec<&str> {
@@ -73,14 +73,14 @@ pub async fn every_state_is_listed<F: Fixture>() {
     hand.deliver(&held[1..2]).await;
     for state in [ListState::Dead, ListState::Delivered, ListState::Leased, ListState::Pending] {
         for sink in [None, Some("default".to_owned())] {
-            let found = hand.list(&ListFilter { sink, ..filter(Some(state), None, 10) }).await.expect("list");
+            let found = hand.list(&ListFilter { sink, ..filter(Some(state), None, 10) }).await.expect("list").items;
             let lines: Vec<_> = found.iter().map(|line| (line.topic.as_str(), line.state.as_str())).collect();
             assert_eq!(lines, [(state.as_str(), state.as_str())]);
         }
         let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..filter(Some(state), None, 10) };
-        assert_eq!(hand.list(&elsewhere).await.expect("list"), []);
+        assert_eq!(hand.list(&elsewhere).await.expect("list").items, []);
     }
-    let all = hand.list(&filter(None, None, 10)).await.expect("list");
+    let all = hand.list(&filter(None, None, 10)).await.expect("list").items;
     assert_eq!(topics_of(&all), ["pending", "leased", "delivered", "dead"], "newest first");
     assert_eq!(all.iter().map(|line| line.attempt_no).collect::<Vec<_>>(), [Some(0), Some(1), None, Some(1)]);
 }
@@ -94,7 +94,7 @@ pub async fn a_page_ends_between_two_messages<F: Fixture>() {
     let mut put = hand.put_plain(3).await;
     put.reverse();
     let lines = async |state, before| -> Vec<(Uuid, String)> {
-        let page = hand.list(&filter(state, before, 3)).await.expect("list");
+        let page = hand.list(&filter(state, before, 3)).await.expect("list").items;
         page.into_iter().map(|line| (line.message_id, line.sink.expect("not delivered"))).collect()
     };
     let of = |id: Uuid| [(id, "a".to_owned()), (id, "b".to_owned())];
@@ -124,7 +124,7 @@ pub async fn a_list_is_filtered<F: Fixture>() {
             (ListFilter { lane: Some("a".to_owned()), ..all.clone() }, "lane"),
         ];
         for (filter, topic) in narrowed {
-            assert_eq!(topics_of(&hand.list(&filter).await.expect("list")), [topic]);
+            assert_eq!(topics_of(&hand.list(&filter).await.expect("list").items), [topic]);
         }
     }
 }

@@ -66,17 +66,7 @@ pub async fn an_empty_claim_is_no_news<F: Fixture>() {
     for hand in [&hand, &other] {
         assert_eq!(hand.take(10).await.len(), 0);
         hand.status().await.expect("status");
-        hand.list(&postrider::ListFilter {
-            state: None,
-            topic: None,
-            tenant_id: None,
-            lane: None,
-            sink: None,
-            before: None,
-            limit: 10,
-        })
-        .await
-        .expect("list");
+        hand.list(&postrider::ListFilter { limit: 10, ..postrider::ListFilter::default() }).await.expect("list");
     }
     let silence = tokio::time::timeout(SILENCE, listener.news()).await;
     assert!(silence.is_err(), "nothing happened, and yet there is news");

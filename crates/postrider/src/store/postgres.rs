@@ -19,9 +19,11 @@ use self::connect::Dial;
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::Error;
 use crate::inbox::{Event, Inbox};
+use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::migrate;
+use crate::operate::{Done, Order};
 use crate::schema::Schema;
 use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
 
@@ -368,6 +370,19 @@ impl Store for PostgresStore {
 
     async fn listen(&self) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(listen::PostgresListener::connect(self).await?))
+    }
+
+    async fn operate(&self, _actor: &str, _order: &Order) -> Result<Done, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn sign_off(&self, _worker_id: &str) -> Result<(), Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn measure(&self) -> Result<bool, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
 }
 

@@ -26,8 +26,10 @@ use self::statement::{execute, sql};
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::inbox::{self, Event};
+use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
 use crate::message::Message;
+use crate::operate::{Done, Order};
 use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
 
 pub use self::migrate::migrate;
@@ -240,6 +242,19 @@ impl Store for SqliteStore {
         let path = self.path.clone();
         let listener = self.reader.run(move |_| listen::SqliteListener::new(open::open(&path)?)).await?;
         Ok(Box::new(listener))
+    }
+
+    async fn operate(&self, _actor: &str, _order: &Order) -> Result<Done, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn sign_off(&self, _worker_id: &str) -> Result<(), Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn measure(&self) -> Result<bool, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
 }
 

@@ -102,11 +102,10 @@ pub(super) async fn take(
 impl Stored {
     async fn read(store: &Arc<dyn Store>) -> Result<Self> {
         let mut stored = Self::default();
-        let mut filter =
-            ListFilter { state: None, topic: None, tenant_id: None, lane: None, sink: None, before: None, limit: PAGE };
+        let mut filter = ListFilter { limit: PAGE, ..ListFilter::default() };
         loop {
             let page = store.list(&filter).await?;
-            for message in &page {
+            for message in &page.items {
                 stored.all.insert(message.message_id);
                 match message.state.as_str() {
                     "delivered" => {
@@ -116,10 +115,10 @@ impl Stored {
                     _ => stored.pending += 1,
                 }
             }
-            if page.len() < PAGE as usize {
+            if page.next.is_none() {
                 return Ok(stored);
             }
-            filter.before = page.last().map(|message| message.message_id);
+            filter.before = page.next;
         }
     }
 }

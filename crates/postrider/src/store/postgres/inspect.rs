@@ -1,6 +1,6 @@
 //! Answers questions about an outbox in PostgreSQL, through the public views alone.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -11,7 +11,9 @@ use uuid::Uuid;
 use super::PostgresStore;
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
+    LaneFilter, LaneStatus, ListFilter, ListState, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
+    SinkStatus,
 };
 use crate::store::Route;
 
@@ -37,7 +39,7 @@ impl Inspect for PostgresStore {
         rows.iter().map(sink_status).collect()
     }
 
-    async fn list(&self, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
+    async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
         // What is still to be delivered is read from the small hot table; only `delivered` and no state read history.
         let sql = match filter.state {
             Some(ListState::Pending | ListState::Leased | ListState::Dead) => {
@@ -75,7 +77,8 @@ impl Inspect for PostgresStore {
                 ],
             )
             .await?;
-        rows.iter().map(message_summary).collect()
+        let items = rows.iter().map(message_summary).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::of(items, filter.limit))
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -115,6 +118,31 @@ impl Inspect for PostgresStore {
             Ok(Route { sink: row.try_get(0)?, topic: row.try_get(1)?, namespace: row.try_get(2)? })
         };
         rows.iter().map(route).collect()
+    }
+
+    async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn dead_letters(&self, _filter: &DeadFilter, _page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn dead_groups(&self, _filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn count_dead(&self, _filter: &DeadFilter) -> Result<u64, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn audit(&self, _before: Option<i64>, _limit: u32) -> Result<Vec<AuditRecord>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
 }
 

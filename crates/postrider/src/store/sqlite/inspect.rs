@@ -1,7 +1,7 @@
 //! Answers questions about an outbox in SQLite, on a connection of its own, so that a long look holds up no claim.
 //! Nothing here writes.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use rusqlite::{Row, ToSql, Transaction};
@@ -13,7 +13,9 @@ use super::claim::not_json;
 use super::statement::{all, first, sql, time};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, DeliveryRecord, Inspect, ListFilter, ListState, MessageDetail, MessageSummary, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
+    LaneFilter, LaneStatus, ListFilter, ListState, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
+    SinkStatus,
 };
 use crate::store::Route;
 
@@ -27,9 +29,11 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| all(tx, sql!("status"), &[], sink_status))).await
     }
 
-    async fn list(&self, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
+    async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
         let filter = filter.clone();
-        self.reader
+        let limit = filter.limit;
+        let items = self
+            .reader
             .run(move |session| {
                 session.read(|tx, _| match filter.state {
                     Some(ListState::Pending | ListState::Leased) => list_by_state(tx, sql!("list_open"), &filter),
@@ -37,7 +41,8 @@ impl Inspect for SqliteStore {
                     Some(ListState::Delivered) | None => list_messages(tx, &filter),
                 })
             })
-            .await
+            .await?;
+        Ok(Page::of(items, limit))
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -47,6 +52,31 @@ impl Inspect for SqliteStore {
     async fn routes(&self) -> Result<Vec<Route>, Error> {
         let route = |row: &Row<'_>| Ok(Route { sink: row.get(0)?, topic: row.get(1)?, namespace: row.get(2)? });
         self.reader.run(move |session| session.read(|tx, _| all(tx, sql!("routes"), &[], route))).await
+    }
+
+    async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn dead_letters(&self, _filter: &DeadFilter, _page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn dead_groups(&self, _filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn count_dead(&self, _filter: &DeadFilter) -> Result<u64, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn audit(&self, _before: Option<i64>, _limit: u32) -> Result<Vec<AuditRecord>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    }
+    async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
+        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
 }
 

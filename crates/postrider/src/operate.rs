@@ -1,0 +1,122 @@
+//! What an operator can order, in words that every store understands. A store carries an order out and writes it down in
+//! the same transaction, with who gave it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::inspect::DeadFilter;
+use crate::store::Route;
+
+/// Dead letters or messages of one order, at most: whoever wants more orders again.
+pub const MAX_ORDER: u32 = 10_000;
+
+/// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum Order {
+    /// dead → pending, with a new attempt budget, the oldest first.
+    Redrive {
+        /// Which.
+        which: DeadFilter,
+        /// At most this many.
+        at_most: u32,
+    },
+    /// dead → gone, the oldest first.
+    Discard {
+        /// Which.
+        which: DeadFilter,
+        /// At most this many.
+        at_most: u32,
+    },
+    /// A parked lane goes on without its dead head, which stays a dead letter.
+    Skip {
+        /// The sink.
+        sink: String,
+        /// The lane.
+        lane: String,
+    },
+    /// delivered → pending again, in the order of their ids.
+    Replay(ReplayOrder),
+    /// A sink's messages wait.
+    Pause {
+        /// The sink.
+        sink: String,
+    },
+    /// A sink's messages go on.
+    Resume {
+        /// The sink.
+        sink: String,
+    },
+    /// leased, lease ended or taken longer ago than this → pending or dead.
+    UnclaimStuck {
+        /// Longer ago than this.
+        older_than: Duration,
+    },
+    /// History older than this goes; the store's retention if `None`.
+    Prune {
+        /// Older than this.
+        older_than: Option<Duration>,
+    },
+    /// New messages go to a sink.
+    AddRoute {
+        /// Which, and where.
+        route: Route,
+    },
+    /// New messages no longer go to a sink.
+    RemoveRoute {
+        /// Which, and where.
+        route: Route,
+    },
+}
+
+/// What to replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReplayOrder {
+    /// To this sink.
+    pub sink: String,
+    /// Enqueued at this time or later.
+    pub from: SystemTime,
+    /// Enqueued before this time.
+    pub to: SystemTime,
+    /// Only of this namespace.
+    pub namespace: Option<String>,
+    /// Only of this topic.
+    pub topic: Option<String>,
+    /// At most this many a second: they become due one after the other.
+    pub per_second: Option<NonZeroU32>,
+    /// Only after this message: where the order before this one ended.
+    pub after: Option<Uuid>,
+    /// At most this many.
+    pub at_most: u32,
+}
+
+/// What an order did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Deliveries that were changed; for a prune, partitions and rows; for a sink or a route, 1 or 0.
+    pub affected: u64,
+    /// For a replay that met its limit: where the next order goes on.
+    pub next: Option<Uuid>,
+}
+
+impl Order {
+    /// The word used in the audit, the API and the command line.
+    #[must_use]
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Redrive { .. } => "redrive",
+            Self::Discard { .. } => "discard",
+            Self::Skip { .. } => "skip",
+            Self::Replay(_) => "replay",
+            Self::Pause { .. } => "pause",
+            Self::Resume { .. } => "resume",
+            Self::UnclaimStuck { .. } => "unclaim_stuck",
+            Self::Prune { .. } => "prune",
+            Self::AddRoute { .. } => "add_route",
+            Self::RemoveRoute { .. } => "remove_route",
+        }
+    }
+}
