@@ -1,6 +1,8 @@
 //! Read-only questions about an outbox: how it stands, which messages are where, the whole story of one. Asked by the
 //! command line and the relay's gauges, answered by each store under `store/`. Nothing here writes.
 
+mod entry;
+
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -8,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+pub use self::entry::Entry;
 use crate::error::Error;
 use crate::store::Route;
 
@@ -26,6 +29,10 @@ pub trait Inspect: Send + Sync {
 
     /// One message with its deliveries and attempts; `None` if it is not in the store.
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error>;
+
+    /// These messages in the order given, without their content: each delivery that has not ended well, or one line for
+    /// a message that was delivered everywhere. What is not in the store is left out.
+    async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error>;
 
     /// Which new messages go where, in the order of namespace, topic and sink. What no route takes goes to the sink
     /// `default`.

@@ -2,6 +2,7 @@
 //! and are not prepared, so everything works through a pooler in transaction mode. No row is written any other way.
 
 mod connect;
+mod entries;
 mod inspect;
 mod listen;
 mod tls;

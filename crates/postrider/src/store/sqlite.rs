@@ -6,6 +6,7 @@ mod bury;
 mod claim;
 mod complete;
 pub(crate) mod input;
+mod entries;
 mod inspect;
 mod listen;
 mod migrate;

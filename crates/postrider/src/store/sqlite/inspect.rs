@@ -13,7 +13,7 @@ use super::claim::not_json;
 use super::statement::{all, first, sql, time};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation, Inspect,
     LaneFilter, LaneStatus, ListFilter, ListState, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
     SinkStatus,
 };
@@ -47,6 +47,11 @@ impl Inspect for SqliteStore {
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
         self.reader.run(move |session| session.read(|tx, _| show(tx, message_id))).await
+    }
+
+    async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
+        let message_ids = message_ids.to_vec();
+        self.reader.run(move |session| session.read(|tx, _| super::entries::entries(tx, &message_ids))).await
     }
 
     async fn routes(&self) -> Result<Vec<Route>, Error> {
