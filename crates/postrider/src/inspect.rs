@@ -356,6 +356,8 @@ pub struct SinkStatus {
     pub sink: String,
     /// Whether an operator paused it.
     pub paused: bool,
+    /// What a dead lane head does to its lane: `park` or `skip`.
+    pub on_dead: String,
     /// Waiting, due or not.
     pub pending: i64,
     /// Waiting and due.

@@ -1,11 +1,14 @@
 //! `postrider run`: delivers until a signal asks it to stop, to the sinks of a configuration file or, without one, to
 //! stdout, one line of JSON each. Everything else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::info;
 
 use super::deliver::{self, Delivery, DeliveryOptions, Plan};
+use crate::admin::{self, AdminOptions};
+use crate::config::admin::AdminConfig;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::log::{LogOptions, Logs};
@@ -51,12 +54,15 @@ pub(crate) struct Args {
     #[arg(value_parser = humane::parse_duration)]
     poll: Duration,
     #[command(flatten)]
+    admin: AdminOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
 pub(crate) struct Prepared {
     address: Address,
     plan: Plan,
+    admin: AdminConfig,
     logs: Logs,
 }
 
@@ -64,13 +70,15 @@ impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         let logs = self.log.prepare("info")?;
         let plan = self.delivery.plan(self.poll)?;
-        Ok(Prepared { address: global.address()?, plan, logs })
+        let admin = self.admin.config()?;
+        admin::check(&admin)?;
+        Ok(Prepared { address: global.address()?, plan, admin, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { address, plan, logs } = self;
+        let Self { address, plan, admin, logs } = self;
         let opened = address.open(Missing::Create).await?;
         let Delivery { relay, options, sinks, closed } = plan.relay(&opened).await?;
         logs.start();
@@ -88,6 +96,15 @@ impl Prepared {
             "delivering"
         );
         let shutdown = stop.token.child_token();
+        let serving = admin::bind(admin).await?.map(|bound| {
+            let database = admin::Database {
+                name: admin::ONLY.to_owned(),
+                store: Arc::clone(&opened.store),
+                place: opened.place.clone(),
+                relay: None,
+            };
+            bound.serve(vec![database], shutdown.clone())
+        });
         if let Some(closed) = closed {
             let asked = shutdown.clone();
             let gone = deliver::reader_gone();
@@ -101,6 +118,9 @@ impl Prepared {
             });
         }
         let counts = relay.run(shutdown).await.map_err(deliver::explain)?;
+        if let Some(serving) = serving {
+            serving.close().await;
+        }
         info!("stopped: {}", deliver::account(&counts));
         Ok(ExitCode::Ok)
     }

@@ -30,7 +30,7 @@ impl Inspect for PostgresStore {
     async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
         let rows = self
             .query(
-                "select sink, paused, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
+                "select sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
                  recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
                  from outbox.status order by sink",
                 &[],
@@ -154,6 +154,7 @@ fn sink_status(row: &Row) -> Result<SinkStatus, Error> {
     Ok(SinkStatus {
         sink: row.try_get("sink")?,
         paused: row.try_get("paused")?,
+        on_dead: row.try_get("on_dead")?,
         pending: row.try_get("pending")?,
         due: row.try_get("due")?,
         leased: row.try_get("leased")?,

@@ -233,6 +233,7 @@ fn sink_status(row: &Row<'_>) -> rusqlite::Result<SinkStatus> {
     Ok(SinkStatus {
         sink: row.get("sink")?,
         paused: row.get("paused")?,
+        on_dead: row.get("on_dead")?,
         pending: row.get("pending")?,
         due: row.get("due")?,
         leased: row.get("leased")?,
