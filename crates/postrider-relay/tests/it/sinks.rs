@@ -14,7 +14,6 @@ mod nats;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
-mod reader;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "_network")]
