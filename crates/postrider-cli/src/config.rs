@@ -1,6 +1,9 @@
 //! The configuration file: sinks with their options, routes, schemas of payloads. Read and checked before anything is
 //! connected to; what is wrong is told with the file and the key. It may name secrets and is never printed.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "the admin API reads it"))]
+mod admin;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

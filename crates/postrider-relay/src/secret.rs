@@ -55,7 +55,7 @@ impl fmt::Debug for Secret {
 
 impl Secret {
     /// The secret itself. `what` says whose it is, for the error.
-    pub(crate) fn reveal(&self, what: &str) -> Result<String, Error> {
+    pub fn reveal(&self, what: &str) -> Result<String, Error> {
         let options = |reason: String| Error::Options { reason };
         match self {
             Self::Plain(secret) => Ok(secret.expose_secret().to_owned()),
