@@ -13,7 +13,6 @@ mod input;
 mod lanes;
 mod messages;
 mod openapi;
-mod options;
 mod orders;
 mod overview;
 mod replay;
@@ -39,11 +38,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
 
-pub(crate) use self::options::AdminOptions;
-pub(crate) use self::state::Database;
-
-/// What the one database is called.
-pub(crate) const ONLY: &str = "default";
+pub(crate) use self::state::Served;
 
 /// How long requests that are on their way may take once all else has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
@@ -93,7 +88,7 @@ pub(crate) struct Serving {
 
 impl Bound {
     /// Serves these databases until it is closed; from `stopping` on it says that it is not ready.
-    pub(crate) fn serve(self, databases: Vec<Database>, stopping: CancellationToken) -> Serving {
+    pub(crate) fn serve(self, databases: Vec<Served>, stopping: CancellationToken) -> Serving {
         let Self { listener, address, config } = self;
         let access = Access::new(config, address);
         info!(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use postrider::{DeadFilter, MAX_ORDER, Order};
 
 use super::error::ApiError;
-use super::state::{Database, in_time};
+use super::state::{Served, in_time};
 
 /// After this long no further batch is begun: whoever wants more asks again.
 pub(super) const ORDER_TIME: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ pub(super) struct Ordered {
 }
 
 /// What is dead now: what dies again while the batches go on is not taken a second time.
-pub(super) async fn dead_now(database: &Database, filter: DeadFilter) -> Result<DeadFilter, ApiError> {
+pub(super) async fn dead_now(database: &Served, filter: DeadFilter) -> Result<DeadFilter, ApiError> {
     // One step past the store's clock, for what died in this very moment.
     let now = in_time(database.store.now()).await? + Duration::from_micros(1);
     let died_to = Some(filter.died_to.map_or(now, |to| to.min(now)));
@@ -51,7 +51,7 @@ pub(super) async fn dead_now(database: &Database, filter: DeadFilter) -> Result<
 
 /// All dead letters of this kind, in batches.
 pub(super) async fn until_done(
-    database: &Database,
+    database: &Served,
     actor: &str,
     act: Act,
     filter: DeadFilter,

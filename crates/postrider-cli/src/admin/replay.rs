@@ -16,7 +16,7 @@ use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, MAX_LIMIT, Sent, Time};
 use super::orders::ORDER_TIME;
-use super::state::{Admin, Database, in_time};
+use super::state::{Admin, Served, in_time};
 use super::sync::AnyQuery;
 
 /// Messages a second, at most.
@@ -78,7 +78,7 @@ pub(super) async fn replay(
     answer.map(Json)
 }
 
-async fn again(database: &Database, caller: &Caller, body: ReplayBody) -> Result<ReplayDocument, ApiError> {
+async fn again(database: &Served, caller: &Caller, body: ReplayBody) -> Result<ReplayDocument, ApiError> {
     let mut order = ReplayOrder {
         sink: body.sink,
         from: body.from.0,
@@ -104,7 +104,7 @@ async fn again(database: &Database, caller: &Caller, body: ReplayBody) -> Result
 }
 
 /// A message has a line for each sink where it has not ended; it would be replayed if none of them is this sink's.
-async fn count(database: &Database, body: ReplayBody) -> Result<ReplayDocument, ApiError> {
+async fn count(database: &Served, body: ReplayBody) -> Result<ReplayDocument, ApiError> {
     let mut filter = ListFilter {
         namespace: body.namespace,
         topic: body.topic,

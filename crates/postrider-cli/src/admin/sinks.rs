@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Time};
-use super::state::{Admin, Database, in_time};
+use super::state::{Admin, Served, in_time};
 use super::sync::AnyQuery;
 
 #[derive(Serialize, ToSchema)]
@@ -236,7 +236,7 @@ pub(super) async fn resume(
 }
 
 /// A name that is mistyped pauses nothing, and nobody would notice.
-async fn known(database: &Database, sink: &str) -> Result<(), ApiError> {
+async fn known(database: &Served, sink: &str) -> Result<(), ApiError> {
     let sinks = in_time(database.store.status()).await?;
     let relays = in_time(database.store.relays()).await?;
     let told = relays.iter().flat_map(|relay| &relay.report.sinks).map(|report| report.sink.as_str());

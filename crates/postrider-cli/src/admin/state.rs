@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Done, Error, Order, Store};
+use postrider_relay::RelayHandle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +26,14 @@ pub(crate) trait Trigger: Send + Sync {
     fn wake(&self);
 }
 
+impl Trigger for RelayHandle {
+    fn wake(&self) {
+        Self::wake(self);
+    }
+}
+
 /// One outbox that is served.
-pub(crate) struct Database {
+pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) store: Arc<dyn Store>,
     /// What to call it; without a password.
@@ -38,7 +45,7 @@ pub(crate) struct Database {
 /// All that requests share.
 pub(super) struct Admin {
     /// At least one; the first is asked when none is named.
-    pub(super) databases: Vec<Database>,
+    pub(super) databases: Vec<Served>,
     pub(super) access: Access,
     /// Fires when the process was asked to stop.
     pub(super) stopping: CancellationToken,
@@ -47,7 +54,7 @@ pub(super) struct Admin {
 
 impl Admin {
     /// The database that a request names, or the first.
-    pub(super) fn database(&self, name: Option<&str>) -> Result<&Database, ApiError> {
+    pub(super) fn database(&self, name: Option<&str>) -> Result<&Served, ApiError> {
         let found = match name {
             None => self.databases.first(),
             Some(name) => self.databases.iter().find(|database| database.name == name),
@@ -59,7 +66,7 @@ impl Admin {
     }
 }
 
-impl Database {
+impl Served {
     /// Carries an order out, in this name.
     pub(super) async fn operate(&self, actor: &str, order: &Order) -> Result<Done, ApiError> {
         in_time(self.store.operate(actor, order)).await

@@ -16,7 +16,7 @@ use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
 use super::orders::{self, Act};
-use super::state::{Admin, Database, in_time};
+use super::state::{Admin, Served, in_time};
 
 /// The longest age that can be asked about: ten years.
 const MAX_AGE_SECONDS: u64 = 10 * 366 * 86_400;
@@ -159,7 +159,7 @@ pub(super) async fn dlq(State(admin): State<Arc<Admin>>, Asked(query): Asked<Dlq
     lines(database, EdgeStatus::Dlq, query.limit).await
 }
 
-async fn lines(database: &Database, status: EdgeStatus, Limit(limit): Limit) -> Answer<OutboxDocument> {
+async fn lines(database: &Served, status: EdgeStatus, Limit(limit): Limit) -> Answer<OutboxDocument> {
     let filter = ListFilter { state: Some(status.state()), limit, ..ListFilter::default() };
     let page = in_time(database.store.list(&filter)).await?;
     let mut ids: Vec<Uuid> = page.items.iter().map(|line| line.message_id).collect();
