@@ -13,8 +13,6 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-pub(crate) mod admin;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -112,7 +112,7 @@ impl Prepared {
                 name: name.clone(),
                 store: Arc::clone(&opened.store),
                 place: opened.place.clone(),
-                relay: Some(Arc::new(delivery.relay.handle())),
+                relay: None,
             });
             relays.push(Running { name: several.then_some(name), opened, delivery });
         }
