@@ -270,6 +270,7 @@ mod tests {
     fn the_help_tells_the_librarys_defaults() {
         use clap::CommandFactory as _;
         let help = Line::command().render_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let (sink, relay) = (SinkOptions::default(), RelayOptions::default());
         for told in [
             format!("[default: {}]", friendly(relay.lease)),

@@ -188,3 +188,73 @@ fn collect(value: &Value, shown: &Value, secrets: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use figment::{Figment, Provider as _};
+    use postrider_relay::{HttpOptions, MqttOptions, NatsOptions, RabbitmqOptions, RedisOptions};
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::config::layers::Layer;
+    use crate::config::tests::known;
+
+    /// Whether a key of such a table is a secret, by its type: it takes the place of one, and shows that.
+    fn is_secret<T: DeserializeOwned + std::fmt::Debug>(required: &[(&str, &str)], key: &str) -> bool {
+        let place = Dict::from([("env".to_owned(), Value::from("POSTRIDER_PROBE"))]);
+        let required = required.iter().map(|(key, value)| Layer::one("a test", &[key], *value));
+        let figment = required.fold(Figment::new(), Figment::merge).merge(Layer::one("a test", &[key], place));
+        let read = figment.extract::<T>();
+        read.is_ok_and(|read| format!("{read:?}").contains("{ env = \"POSTRIDER_PROBE\" }"))
+    }
+
+    #[test]
+    fn whatever_is_a_secret_by_its_type_is_hidden() {
+        let mut secrets = Vec::new();
+        let mut look = |kind: &str, keys: BTreeSet<String>, is_secret: &dyn Fn(&str) -> bool| {
+            secrets.extend(keys.into_iter().filter(|key| is_secret(key)).map(|key| (kind.to_owned(), key)));
+        };
+        look("http", known::<HttpOptions>(), &is_secret::<HttpOptions>.with(&[("url", "http://h")]));
+        look("mqtt", known::<MqttOptions>(), &is_secret::<MqttOptions>.with(&[]));
+        look("nats", known::<NatsOptions>(), &is_secret::<NatsOptions>.with(&[("servers", "a")]));
+        look("rabbitmq", known::<RabbitmqOptions>(), &is_secret::<RabbitmqOptions>.with(&[]));
+        look("redis", known::<RedisOptions>(), &is_secret::<RedisOptions>.with(&[("url", "a")]));
+        assert!(secrets.len() >= 10, "{secrets:?}");
+        for (kind, key) in secrets {
+            let values = Layer::one("a test", &["sinks", "a", &kind, &key], "scheme://user:hunter2@host/?a=hunter2");
+            let shown = shown(&values.data().unwrap_or_default().into_values().next().unwrap_or_default());
+            assert!(!format!("{shown:?}").contains("hunter2"), "{kind}.{key}");
+        }
+    }
+
+    trait With {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a;
+    }
+
+    impl<F: Fn(&[(&str, &str)], &str) -> bool + 'static> With for F {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a {
+            move |key| self(required, key)
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        for (url, shown) in [
+            (
+                "postgres://app:hunter2@db:5432/shop?sslmode=require&password=hunter2",
+                "postgres://***@db:5432/shop?sslmode=***&password=***",
+            ),
+            ("postgres://app:hun/ter?2#@db/shop", "postgres://***@db/shop"),
+            ("nats://hunter2@a:4222,nats://b:hunter2@c:4222", "nats://***@c:4222"),
+            ("https://h/{topic}?hunter2", "https://h/{topic}?***"),
+            ("host=db password=hunter2", "***"),
+            ("hun ter2://x", "***"),
+            ("sqlite:shop.db", "sqlite:shop.db"),
+            ("localhost:4222", "localhost:4222"),
+        ] {
+            assert_eq!(url(url), shown);
+        }
+    }
+}

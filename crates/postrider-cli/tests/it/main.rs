@@ -5,15 +5,18 @@
 mod support;
 
 mod config;
+mod databases;
 mod deliver;
 mod demo;
 mod edge;
 mod enqueue;
+mod environment;
 mod errors;
 mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
 mod receive;
+mod secrets;
 mod signals;
 mod sqlite;
