@@ -5,16 +5,19 @@
 mod support;
 
 mod config;
+mod databases;
 mod deliver;
 mod demo;
 mod deployment;
 mod edge;
 mod enqueue;
+mod environment;
 mod errors;
 mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
 mod receive;
+mod secrets;
 mod signals;
 mod sqlite;
