@@ -31,9 +31,9 @@ pub(super) const SHOWN: [(&str, &[&str]); 7] = [
     ),
     ("kafka", &["brokers", "topic", "key", "acks", "compression", "timeout", "client_id"]),
     ("mqtt", &["user", "client_id", "topic", "timeout", "keep_alive", "ca", "client_cert", "client_key"]),
-    ("nats", &["user", "ca", "cert", "key", "subject", "stream", "timeout"]),
+    ("nats", &["user", "ca", "client_cert", "client_key", "subject", "stream", "timeout"]),
     ("rabbitmq", &["exchange", "routing_key", "timeout", "ca"]),
-    ("redis", &["stream", "timeout"]),
+    ("redis", &["ca", "client_cert", "client_key", "stream", "timeout"]),
 ];
 
 /// Texts that are addresses: shown without what may be a secret in them.
