@@ -17,6 +17,7 @@ mod inspect;
 mod lanes;
 mod migrate;
 mod model;
+mod operate;
 mod partitions;
 mod plans;
 mod pooler;
