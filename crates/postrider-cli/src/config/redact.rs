@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_secrets() {
-        for (url, shown) in [
+        for (text, shown) in [
             (
                 "postgres://app:hunter2@db:5432/shop?sslmode=require&password=hunter2",
                 "postgres://***@db:5432/shop?sslmode=***&password=***",
@@ -254,7 +254,7 @@ mod tests {
             ("sqlite:shop.db", "sqlite:shop.db"),
             ("localhost:4222", "localhost:4222"),
         ] {
-            assert_eq!(url(url), shown);
+            assert_eq!(url(text), shown);
         }
     }
 }
