@@ -25,3 +25,4 @@ mod roles;
 mod sqlite;
 mod torture;
 mod wake;
+mod watching;
