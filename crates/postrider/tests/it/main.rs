@@ -26,3 +26,4 @@ mod roles;
 mod sqlite;
 mod torture;
 mod wake;
+mod watching;

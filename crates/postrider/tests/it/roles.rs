@@ -13,12 +13,14 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
 const RECEIVER: &str = "prune_inbox receive receive_many schema_version";
-const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered prune prune_inbox release renew \
-                     repair_expired_leases schema_version sleep woke";
-const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many make_partitions \
-                       message_id_time prune prune_inbox redrive redrive_matching remove_route repair_expired_leases \
-                       replay replay_batch schema_version skip unclaim_stuck write_audit";
-const AUDITOR: &str = "message_id_time schema_version";
+const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered measure \
+                     prune prune_inbox recent_attempts release renew repair_expired_leases report schema_version \
+                     sign_off sleep woke";
+const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
+                       make_partitions message_id_time prune prune_inbox recent_attempts redrive redrive_matching \
+                       remove_route repair_expired_leases replay replay_batch schema_version skip unclaim_stuck \
+                       write_audit";
+const AUDITOR: &str = "find_messages message_id_time recent_attempts schema_version";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                       and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";
@@ -126,7 +128,8 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
     let (database, admin) = with_roles().await;
     let relay = login(&database, &admin, "outbox_relay").await;
     assert_eq!(executable(&relay).await, RELAY);
-    let views = ["SELECT in_flight", "SELECT lanes", "SELECT status"].map(str::to_owned);
+    let views =
+        ["SELECT in_flight", "SELECT lanes", "SELECT relays", "SELECT samples", "SELECT status"].map(str::to_owned);
     assert_eq!(table_rights(&relay).await, BTreeSet::from(views));
 
     for _ in 0..6 {
@@ -148,11 +151,12 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
     );
     assert_eq!(number(&relay, &many).await, 1);
     let house = "select outbox.repair_expired_leases(); select outbox.make_partitions(30); \
-                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w')";
+                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w'); \
+                 select outbox.report('w', '1', 10, '[]'); select outbox.sign_off('w'); select outbox.measure()";
     assert_eq!(try_sql(&relay, house).await, "00000");
 
     let before = contents(&admin, "outbox").await;
-    let views = ["outbox.status", "outbox.in_flight", "outbox.lanes"];
+    let views = ["outbox.status", "outbox.in_flight", "outbox.lanes", "outbox.relays", "outbox.samples"];
     assert_tables_denied(&admin, &relay, |table| views.contains(&table)).await;
     let denied = "update outbox.attempt set state = 'DISPATCHED'; delete from outbox.attempt; update outbox.delivery \
         set due_at = now(); select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true); \
@@ -258,6 +262,8 @@ async fn an_auditor_reads_all_but_the_sequences() {
         .collect();
     assert_eq!(table_rights(&auditor).await, expected);
     assert_tables_denied(&admin, &auditor, |table| table != "outbox.lane_sequence").await;
+    enqueue(&admin, "t", "").await;
+    assert_eq!(texts(&auditor, "select topic from outbox.find_messages()").await, ["t"]);
     assert_denied(&auditor, "select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true)").await;
 }
 
