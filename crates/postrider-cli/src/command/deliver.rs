@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::humane;
 use crate::sinks::{self, Kind, Maker};
 use crate::store::Opened;
+use crate::traces;
 
 const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
@@ -174,7 +175,7 @@ impl Plan {
     pub(crate) async fn relay(self, opened: &Opened) -> Result<Delivery> {
         let Self { sinks, routes, schemas, options } = self;
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
-        let mut builder = Relay::builder(store).options(options.clone());
+        let mut builder = traces::join(Relay::builder(store).options(options.clone()));
         let (mut maker, mut told) = (Maker::default(), Vec::new());
         for Planned { name, kind, options } in sinks {
             told.push(format!("{name} ({})", kind.name()));

@@ -12,7 +12,7 @@ use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Address, Missing, Opened};
-use crate::{humane, output};
+use crate::{humane, output, telemetry, traces};
 
 const AFTER_HELP: &str = "\
 Any number of these may run at once, on one machine or many: each message is
@@ -71,6 +71,8 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
         let Self { address, plan, logs } = self;
+        telemetry::record()?;
+        traces::start()?;
         let opened = address.open(Missing::Create).await?;
         let Delivery { relay, options, sinks, closed } = plan.relay(&opened).await?;
         logs.start();
@@ -100,7 +102,9 @@ impl Prepared {
                 asked.cancel();
             });
         }
-        let counts = relay.run(shutdown).await.map_err(deliver::explain)?;
+        let ended = relay.run(shutdown).await;
+        traces::finish().await;
+        let counts = ended.map_err(deliver::explain)?;
         info!("stopped: {}", deliver::account(&counts));
         Ok(ExitCode::Ok)
     }
