@@ -128,7 +128,9 @@ mod tests {
 
     #[test]
     fn what_libraries_say_in_detail_is_never_written() {
-        for filter in ["trace", "debug", "lapin=trace,postrider_relay=debug,postrider=info", "lapin::channel=debug,debug"] {
+        for filter in
+            ["trace", "debug", "lapin=trace,postrider_relay=debug,postrider=info", "lapin::channel=debug,debug"]
+        {
             for format in [Format::Pretty, Format::Json] {
                 let log = written(filter, format);
                 assert!(log.contains("ours in detail") && log.contains("theirs"), "{filter}: {log}");
@@ -141,7 +143,10 @@ mod tests {
     fn a_line_of_json_is_one_flat_document() {
         let log = written("postrider=info", Format::Json);
         let line: serde_json::Value = serde_json::from_str(log.trim_end()).unwrap();
-        assert_eq!((line["level"].as_str(), line["message"].as_str(), line["sink"].as_str()), (Some("INFO"), Some("ours"), Some("s")));
+        assert_eq!(
+            (line["level"].as_str(), line["message"].as_str(), line["sink"].as_str()),
+            (Some("INFO"), Some("ours"), Some("s"))
+        );
         assert!(line["timestamp"].is_string());
     }
 }

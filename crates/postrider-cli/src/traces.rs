@@ -289,10 +289,8 @@ mod tests {
         let refused = asked(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "user:s3cret@collector:4317")]).unwrap_err();
         let words = format!("{refused:?}");
         assert!(words.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && !words.contains("s3cret"), "{words}");
-        let grpc = asked(&[
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4317"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-        ]);
+        let grpc =
+            asked(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
         assert!(format!("{:?}", grpc.unwrap_err()).contains("http/protobuf only"));
     }
 }

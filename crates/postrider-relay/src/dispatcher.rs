@@ -161,7 +161,8 @@ async fn deliver_batch(
         lose(shared, batch).await;
         return None;
     }
-    let (mut batch, lost): (Vec<Held>, Vec<Held>) = batch.into_iter().partition(|held| hold.holds(held.message.message_id));
+    let (mut batch, lost): (Vec<Held>, Vec<Held>) =
+        batch.into_iter().partition(|held| hold.holds(held.message.message_id));
     if !lost.is_empty() {
         lose(shared, lost).await;
         hand_back(shared, vec![batch.into()]).await;

@@ -53,6 +53,8 @@ pub(crate) fn command(args: &[&str]) -> Command {
         "POSTRIDER_SCHEMA",
         "POSTRIDER_CONFIG",
         "CLOUD_INGESTION_URL",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "NO_COLOR",
         "COLUMNS",
         "CLICOLOR_FORCE",

@@ -23,7 +23,8 @@ async fn a_sink_sees_the_deliverys_context_and_the_store_keeps_the_producers() {
     let (sink, mut arrivals) = arrivals();
     let relay = start(site.relay().sink("default", sink).options(quick()).propagate(Child));
     site.enqueue(&[message("t").header("traceparent", "00-ab"), message("t")]).await;
-    let mut seen: Vec<_> = arrivals.take(2).await.iter().map(|message| message.headers["traceparent"].clone()).collect();
+    let mut seen: Vec<_> =
+        arrivals.take(2).await.iter().map(|message| message.headers["traceparent"].clone()).collect();
     seen.sort();
     assert_eq!(seen, ["child of \"\"", "child of \"00-ab\""]);
     site.until("select not exists (select from outbox.deliveries)").await;
