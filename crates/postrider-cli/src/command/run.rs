@@ -18,7 +18,7 @@ use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Database, Missing, Opened};
-use crate::{humane, output};
+use crate::{humane, output, telemetry, traces};
 
 const AFTER_HELP: &str = "\
 Any number of these may run at once, on one machine or many: each message is
@@ -100,6 +100,8 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
         let Self { databases, plan, admin, notes, logs } = self;
+        telemetry::record()?;
+        traces::start()?;
         let made = plan.make()?;
         let (mut relays, mut served) = (Vec::new(), Vec::new());
         let several = databases.len() > 1;
@@ -112,7 +114,7 @@ impl Prepared {
                 name: name.clone(),
                 store: Arc::clone(&opened.store),
                 place: opened.place.clone(),
-                relay: None,
+                relay: Some(Arc::new(delivery.relay.handle())),
             });
             relays.push(Running { name: several.then_some(name), opened, delivery });
         }
@@ -133,6 +135,7 @@ impl Prepared {
         if let Some(serving) = serving {
             serving.close().await;
         }
+        traces::finish().await;
         ended
     }
 }

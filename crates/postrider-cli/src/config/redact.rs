@@ -31,9 +31,9 @@ pub(super) const SHOWN: [(&str, &[&str]); 7] = [
     ),
     ("kafka", &["brokers", "topic", "key", "acks", "compression", "timeout", "client_id"]),
     ("mqtt", &["user", "client_id", "topic", "timeout", "keep_alive", "ca", "client_cert", "client_key"]),
-    ("nats", &["user", "ca", "cert", "key", "subject", "stream", "timeout"]),
+    ("nats", &["user", "ca", "client_cert", "client_key", "subject", "stream", "timeout"]),
     ("rabbitmq", &["exchange", "routing_key", "timeout", "ca"]),
-    ("redis", &["stream", "timeout"]),
+    ("redis", &["ca", "client_cert", "client_key", "stream", "timeout"]),
 ];
 
 /// Texts that are addresses: shown without what may be a secret in them.
@@ -145,8 +145,8 @@ pub(crate) fn url(text: &str) -> String {
             (format!("{scheme}://"), rest)
         }
         Some(_) => return HIDDEN.to_owned(),
-        None if text.contains(['=', ' ']) => return HIDDEN.to_owned(),
-        None => (String::new(), text),
+        None if text.starts_with("sqlite:") || text.split(',').all(is_host_and_port) => return text.to_owned(),
+        None => return HIDDEN.to_owned(),
     };
     let (login, place) = match rest.rsplit_once('@') {
         Some((_, place)) => (format!("{HIDDEN}@"), place),
@@ -162,6 +162,10 @@ pub(crate) fn url(text: &str) -> String {
         None => (place, String::new()),
     };
     format!("{scheme}{login}{place}{query}")
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.contains([':', '@']) && port.parse::<u16>().is_ok())
 }
 
 /// What is not shown as it is.
@@ -186,5 +190,77 @@ fn collect(value: &Value, shown: &Value, secrets: &mut Vec<String>) {
             secrets.extend(login.and_then(|login| login.split_once(':')).map(|(_, password)| password.to_owned()));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use figment::{Figment, Provider as _};
+    use postrider_relay::{HttpOptions, MqttOptions, NatsOptions, RabbitmqOptions, RedisOptions};
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::config::layers::Layer;
+    use crate::config::tests::known;
+
+    /// Whether a key of such a table is a secret, by its type: it takes the place of one, and shows that.
+    fn is_secret<T: DeserializeOwned + std::fmt::Debug>(required: &[(&str, &str)], key: &str) -> bool {
+        let place = Dict::from([("env".to_owned(), Value::from("POSTRIDER_PROBE"))]);
+        let required = required.iter().map(|(key, value)| Layer::one("a test", &[key], *value));
+        let figment = required.fold(Figment::new(), Figment::merge).merge(Layer::one("a test", &[key], place));
+        let read = figment.extract::<T>();
+        read.is_ok_and(|read| format!("{read:?}").contains("{ env = \"POSTRIDER_PROBE\" }"))
+    }
+
+    #[test]
+    fn whatever_is_a_secret_by_its_type_is_hidden() {
+        let mut secrets = Vec::new();
+        let mut look = |kind: &str, keys: BTreeSet<String>, is_secret: &dyn Fn(&str) -> bool| {
+            secrets.extend(keys.into_iter().filter(|key| is_secret(key)).map(|key| (kind.to_owned(), key)));
+        };
+        look("http", known::<HttpOptions>(), &is_secret::<HttpOptions>.with(&[("url", "http://h")]));
+        look("mqtt", known::<MqttOptions>(), &is_secret::<MqttOptions>.with(&[]));
+        look("nats", known::<NatsOptions>(), &is_secret::<NatsOptions>.with(&[("servers", "a")]));
+        look("rabbitmq", known::<RabbitmqOptions>(), &is_secret::<RabbitmqOptions>.with(&[]));
+        look("redis", known::<RedisOptions>(), &is_secret::<RedisOptions>.with(&[("url", "a")]));
+        assert!(secrets.len() >= 10, "{secrets:?}");
+        for (kind, key) in secrets {
+            let values = Layer::one("a test", &["sinks", "a", &kind, &key], "scheme://user:hunter2@host/?a=hunter2");
+            let shown = shown(&values.data().unwrap_or_default().into_values().next().unwrap_or_default());
+            assert!(!format!("{shown:?}").contains("hunter2"), "{kind}.{key}");
+        }
+    }
+
+    trait With {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a;
+    }
+
+    impl<F: Fn(&[(&str, &str)], &str) -> bool + 'static> With for F {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a {
+            move |key| self(required, key)
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        for (text, shown) in [
+            (
+                "postgres://app:hunter2@db:5432/shop?sslmode=require&password=hunter2",
+                "postgres://***@db:5432/shop?sslmode=***&password=***",
+            ),
+            ("postgres://app:hun/ter?2#@db/shop", "postgres://***@db/shop"),
+            ("nats://hunter2@a:4222,nats://b:hunter2@c:4222", "nats://***@c:4222"),
+            ("https://h/{topic}?hunter2", "https://h/{topic}?***"),
+            ("host=db password=hunter2", "***"),
+            ("hun ter2://x", "***"),
+            ("sqlite:shop.db", "sqlite:shop.db"),
+            ("a:4222,b:4222", "a:4222,b:4222"),
+            ("hunter2", "***"),
+            ("user:hunter2@a:4222", "***"),
+        ] {
+            assert_eq!(url(text), shown);
+        }
     }
 }

@@ -4,17 +4,23 @@
 
 mod support;
 
+mod admin;
 mod config;
+mod databases;
 mod deliver;
 mod demo;
+mod deploy;
 mod deployment;
 mod edge;
 mod enqueue;
+mod environment;
 mod errors;
 mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
 mod receive;
+mod secrets;
 mod signals;
 mod sqlite;
+mod traces;
