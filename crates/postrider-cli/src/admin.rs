@@ -49,7 +49,9 @@ pub(crate) fn check(config: &AdminConfig) -> Result<()> {
         Some(listen) if !listen.ip().is_loopback() && config.tokens.is_empty() => Err(Failure::usage(format!(
             "{listen} can be reached from other machines, and the admin API has no token"
         ))
-        .hint("set POSTRIDER_ADMIN_TOKEN, or listen on 127.0.0.1 behind a proxy that asks who calls, or --listen none")),
+        .hint(
+            "set POSTRIDER_ADMIN_TOKEN, or listen on 127.0.0.1 behind a proxy that asks who calls, or --listen none",
+        )),
         _ => Ok(()),
     }
 }
@@ -101,8 +103,7 @@ impl Bound {
         let asked = close.clone();
         let task = tokio::spawn(async move {
             let service = router.into_make_service_with_connect_info::<SocketAddr>();
-            let serving =
-                axum::serve(listener, service).with_graceful_shutdown(async move { asked.cancelled().await });
+            let serving = axum::serve(listener, service).with_graceful_shutdown(async move { asked.cancelled().await });
             if let Err(error) = serving.await {
                 warn!("the admin API has ended: {error}");
             }

@@ -80,7 +80,10 @@ impl Command {
 impl Prepared {
     /// Whether it does several things at once.
     pub(crate) fn wants_threads(&self) -> bool {
-        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Serve(_) | Self::Drain(_) | Self::Check(_) | Self::Receive(_))
+        matches!(
+            self,
+            Self::Demo(_) | Self::Run(_) | Self::Serve(_) | Self::Drain(_) | Self::Check(_) | Self::Receive(_)
+        )
     }
 
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {

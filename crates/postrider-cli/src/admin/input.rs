@@ -36,8 +36,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
         let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|rejection| {
             let words = rejection.body_text();
             let words = words.strip_prefix("Failed to deserialize query string: ").unwrap_or(&words);
-            ApiError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", format!("the parameters cannot be used: {words}"))
-                .hint("see /api/openapi.json for what may be asked")
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "INVALID_PARAMETER",
+                format!("the parameters cannot be used: {words}"),
+            )
+            .hint("see /api/openapi.json for what may be asked")
         })?;
         Ok(Self(asked))
     }

@@ -260,7 +260,8 @@ impl EnqueueBody {
         if let Some(Time(due_at)) = self.due_at {
             message = message.due_at(due_at);
         }
-        message = self.headers.into_iter().flatten().fold(message, |message, (name, value)| message.header(name, value));
+        message =
+            self.headers.into_iter().flatten().fold(message, |message, (name, value)| message.header(name, value));
         message.check().map_err(postrider::Error::from)?;
         Ok(message)
     }

@@ -30,7 +30,7 @@ const BEARER: &str = "token";
         title = "Postrider admin API",
         description = "How an outbox stands, and what operators can do about it. See docs/admin-api.md.",
     ),
-    components(schemas(ErrorDocument)),
+    components(schemas(ErrorDocument))
 )]
 struct Document;
 

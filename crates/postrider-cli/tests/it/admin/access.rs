@@ -173,7 +173,8 @@ async fn every_endpoint_answers_and_refuses() {
                 assert_eq!(reply.header("content-type"), "application/json", "{about}");
             }
             if let Some((path, body, words)) = &endpoint.wrong {
-                let wrong = Endpoint { path, body: body.clone(), wrong: None, method: endpoint.method.clone(), ..*endpoint };
+                let wrong =
+                    Endpoint { path, body: body.clone(), wrong: None, method: endpoint.method.clone(), ..*endpoint };
                 let refused = said(ask(&server, &wrong, Some(OPERATE)), 400, &about).await;
                 let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
                 assert!(message.contains(words), "{about}: {message}");
@@ -188,7 +189,13 @@ async fn every_endpoint_answers_and_refuses() {
             if endpoint.path.starts_with("/api/v1/") {
                 let mark = if endpoint.path.contains('?') { '&' } else { '?' };
                 let path = format!("{}{mark}database=elsewhere", endpoint.path);
-                let elsewhere = Endpoint { path: path.leak(), body: endpoint.body.clone(), wrong: None, method: endpoint.method.clone(), ..*endpoint };
+                let elsewhere = Endpoint {
+                    path: path.leak(),
+                    body: endpoint.body.clone(),
+                    wrong: None,
+                    method: endpoint.method.clone(),
+                    ..*endpoint
+                };
                 let reply = said(ask(&server, &elsewhere, Some(OPERATE)), 404, &about).await;
                 assert!(reply.text.contains("there are: default"), "{about}: {}", reply.text);
             }
@@ -234,7 +241,10 @@ async fn enabled_without_a_token_says_how_to_set_one() {
     assert_eq!(reply.refused(401), "UNAUTHORIZED");
 
     let mut disabled = command(&["serve", "--listen", "127.0.0.1:0"]);
-    disabled.env("DATABASE_URL", &outbox.url).env("INTERNAL_ADMIN_ENABLED", "false").env("POSTRIDER_ADMIN_TOKEN", OPERATE);
+    disabled
+        .env("DATABASE_URL", &outbox.url)
+        .env("INTERNAL_ADMIN_ENABLED", "false")
+        .env("POSTRIDER_ADMIN_TOKEN", OPERATE);
     let server = Server::spawn(disabled, "");
     let request = server.request(Method::GET, "/api/v1/sync/dlq").bearer_auth(OPERATE);
     assert_eq!(send(request).await.refused(404), "NOT_FOUND");
@@ -249,7 +259,11 @@ async fn other_machines_need_a_token() {
             open.env("DATABASE_URL", &outbox.url);
             let ran = finish(open, b"");
             assert_eq!(ran.code, 2, "{}", ran.stderr);
-            assert!(ran.stderr.contains("has no token") && ran.stderr.contains("POSTRIDER_ADMIN_TOKEN"), "{}", ran.stderr);
+            assert!(
+                ran.stderr.contains("has no token") && ran.stderr.contains("POSTRIDER_ADMIN_TOKEN"),
+                "{}",
+                ran.stderr
+            );
         }
     }
 }
@@ -270,7 +284,12 @@ async fn secrets_are_in_no_answer_and_in_no_log() {
         let log = server.stop();
         assert!(!answers.contains("hunter"), "{answers}");
         assert!(!log.contains("hunter"), "{log}");
-        if let Some((_, password)) = outbox.url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).and_then(|(user, _)| user.split_once(':')) {
+        if let Some((_, password)) = outbox
+            .url
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split_once('@'))
+            .and_then(|(user, _)| user.split_once(':'))
+        {
             assert!(!answers.contains(password) && !log.contains(password));
         }
     }

@@ -30,7 +30,10 @@ async fn another_name_in_the_host_header_is_refused() {
         }
     }
     // Without any, and with an address in the request line that is not the header's.
-    for head in ["GET /api/health HTTP/1.0\r\n\r\n", "GET http://evil.example/api/health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"] {
+    for head in [
+        "GET /api/health HTTP/1.0\r\n\r\n",
+        "GET http://evil.example/api/health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+    ] {
         let answer = raw(&server, head);
         assert!(answer.starts_with("HTTP/1.1 421") || answer.starts_with("HTTP/1.0 421"), "{answer}");
     }
@@ -92,7 +95,9 @@ async fn a_body_is_json_and_not_too_large() {
     let large = |bytes: usize| json!({"topic": "t", "payload": "x".repeat(bytes)}).to_string();
     assert_eq!(send(post(Some("application/json"), large(1024 * 1024))).await.refused(413), "TOO_LARGE");
     assert_eq!(send(post(Some("application/json"), large(1024 * 1024 - 64))).await.status, 201);
-    for (body, code) in [("", "INVALID_INPUT"), ("{", "INVALID_JSON"), ("[]", "INVALID_INPUT"), ("\u{0}", "INVALID_JSON")] {
+    for (body, code) in
+        [("", "INVALID_INPUT"), ("{", "INVALID_JSON"), ("[]", "INVALID_INPUT"), ("\u{0}", "INVALID_JSON")]
+    {
         assert_eq!(send(post(Some("application/json"), body.to_owned())).await.refused(400), code, "{body:?}");
     }
 }
@@ -134,15 +139,25 @@ async fn every_answer_tells_browsers_to_do_little_with_it() {
         let reply = server.get(path).await;
         assert_eq!(reply.status, status, "{path}");
         let policy = reply.header("content-security-policy");
-        for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:",
-            "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
             assert!(policy.split("; ").any(|one| one == part), "{path}: {part} is not in {policy}");
         }
         assert!(!policy.contains("unsafe"), "{policy}");
-        for (name, value) in
-            [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("x-frame-options", "DENY"),
-                ("cross-origin-resource-policy", "same-origin")]
-        {
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "DENY"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
             assert_eq!(reply.header(name), value, "{path}");
         }
     }
