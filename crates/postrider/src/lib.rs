@@ -20,6 +20,7 @@
 //! ```
 
 mod backoff;
+pub mod doctor;
 mod enqueue;
 mod error;
 mod inbox;

@@ -17,6 +17,7 @@ use crate::config::{Config, Overrides, SinkConfig};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
+use crate::operator;
 use crate::sinks::{self, Kind, Maker};
 use crate::store::Opened;
 
@@ -224,13 +225,7 @@ pub(crate) fn explain(error: postrider_relay::Error) -> Failure {
 
 /// `host-pid-random`: names the process to a person, and no other process has it.
 fn worker_id() -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok())
-        .map(|name| name.trim().to_owned())
-        .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "host".to_owned());
-    let host: String = host.chars().filter(|c| !c.is_control()).take(100).collect();
+    let host = operator::host();
     let random = Uuid::new_v4().simple().to_string();
     format!("{host}-{}-{}", std::process::id(), &random[..8])
 }
