@@ -7,6 +7,7 @@ mod support;
 mod config;
 mod deliver;
 mod demo;
+mod deployment;
 mod doctor;
 mod edge;
 mod enqueue;
