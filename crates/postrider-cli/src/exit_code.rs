@@ -26,7 +26,7 @@ pub(crate) enum ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  unexpected failure
+    1  unexpected failure, or a question that was not answered with yes
     2  wrong usage: an option, the database URL or the schema name
     3  the schema is missing or not current
     4  no such message, route or sink, or no parked lane

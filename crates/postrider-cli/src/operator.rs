@@ -18,13 +18,14 @@ use crate::signals::Stop;
 /// Between two pictures of the progress bar, while a batch takes its time.
 const TICK: Duration = Duration::from_millis(200);
 
-/// More of a host's name says no more.
-const MAX_HOST_CHARS: usize = 100;
+/// More of a host's or a user's name says no more; the audit takes 255 bytes.
+const MAX_NAME_CHARS: usize = 100;
 
 /// Who gives the order, for the audit: `user@host`.
 pub(crate) fn actor() -> String {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()));
-    format!("{}@{}", user.as_deref().unwrap_or("unknown"), host())
+    let user = user.unwrap_or_else(|| "unknown".to_owned());
+    format!("{}@{}", named(&user), host())
 }
 
 /// The name of this machine.
@@ -35,7 +36,11 @@ pub(crate) fn host() -> String {
         .map(|name| name.trim().to_owned())
         .find(|name| !name.is_empty())
         .unwrap_or_else(|| "host".to_owned());
-    host.chars().filter(|c| !c.is_control()).take(MAX_HOST_CHARS).collect()
+    named(&host)
+}
+
+fn named(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
 }
 
 /// What a person has to type to go on.

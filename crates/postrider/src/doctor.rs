@@ -77,8 +77,11 @@ impl Finding {
     /// It could not be looked at: no reason to stop.
     fn unseen(check: &'static str, error: &Error) -> Self {
         let seen = format!("cannot be looked at: {}", error.in_short());
-        Self::new(check, Level::Note, seen, "a role with more rights sees more")
-            .fix("run it as a member of the role outbox_control (see `postrider migrate roles`) and of pg_monitor")
+        if matches!(error, Error::Denied { .. }) {
+            let fix = "run it as a member of the role outbox_control (see `postrider migrate roles`) and of pg_monitor";
+            return Self::new(check, Level::Note, seen, "a role with more rights sees more").fix(fix);
+        }
+        Self::new(check, Level::Warning, seen, "nobody knows how it stands")
     }
 }
 

@@ -28,7 +28,7 @@ Examples:
 
 /// Look at dead letters, redrive them, discard them
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP, visible_alias = "dead-letters")]
+#[command(after_help = AFTER_HELP, alias = "dead-letters")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,

@@ -29,7 +29,7 @@ clocks; LISTEN; schema and functions against this build; rights; durability;
 relays, dead letters, parked lanes, leases. For SQLite: the journal, the file's
 integrity and rights, the disk.
 
-Exit code 0 unless something is bad, then 8; with --strict a warning counts, too.
+Exit code 8 if something is bad, otherwise 0; --strict counts warnings, too.
 
 Examples:
   postrider doctor
@@ -40,7 +40,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// A transaction is old after this; twelve times as old is bad
+    /// A transaction is old after this; bad after 12 times this
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     old_transaction: Duration,
     /// Something that is due is late after this

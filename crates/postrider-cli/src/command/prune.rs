@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::Order;
+use postrider::{MAX_ORDER, Order};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
@@ -49,8 +49,16 @@ impl Prepared {
             pruned: u64,
         }
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let order = Order::Prune { older_than: self.older_than };
-        let pruned = store.operate(&operator::actor(), &order).await?.affected;
+        let (actor, order) = (operator::actor(), Order::Prune { older_than: self.older_than });
+        let mut pruned = 0;
+        loop {
+            let affected = store.operate(&actor, &order).await?.affected;
+            pruned += affected;
+            // A store that deletes row by row stops at its limit, and may have more.
+            if affected < u64::from(MAX_ORDER) {
+                break;
+            }
+        }
         if output.json {
             output.json(&Document { pruned })?;
         } else if pruned == 0 {

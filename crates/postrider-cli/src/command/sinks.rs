@@ -32,6 +32,12 @@ such sink.
 Example:
   postrider sinks pause orders";
 
+const AFTER_RESUME: &str = "\
+Exit code 4 if there is no such sink.
+
+Example:
+  postrider sinks resume orders";
+
 /// List sinks, pause one, resume one
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -48,6 +54,7 @@ enum Action {
     #[command(after_help = AFTER_PAUSE)]
     Pause(Name),
     /// Let a sink's messages go on
+    #[command(after_help = AFTER_RESUME)]
     Resume(Name),
 }
 

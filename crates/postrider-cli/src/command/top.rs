@@ -36,8 +36,9 @@ const MAX_KEYS: usize = 16;
 const MAX_NEWS: usize = 16;
 
 const AFTER_HELP: &str = "\
-Keys: arrows or j k select, Tab changes the box, Enter shows details, p pauses or
-resumes the selected sink, r redrives the selected dead letters, ? helps, q quits.
+Keys: arrows or j k select a line, Tab the next box; Enter shows details, p
+pauses or resumes the selected sink, r redrives the selected dead letters,
+? helps, q quits. Exit code 2 without a terminal.
 
 Examples:
   postrider top

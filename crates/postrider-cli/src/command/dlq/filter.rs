@@ -29,7 +29,7 @@ pub(super) struct Which {
     /// In this lane
     #[arg(long, value_name = "LANE", help_heading = HEADING)]
     lane: Option<String>,
-    /// Why they died
+    /// Refused for good, or out of attempts
     #[arg(long, value_enum, help_heading = HEADING)]
     reason: Option<Reason>,
     /// With this code, such as `HTTP_503`
@@ -45,9 +45,8 @@ pub(super) struct Which {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Reason {
-    /// The destination refused it for good
+    // Without words for each: clap would then spread the whole help over twice as many lines.
     Failed,
-    /// It used up its attempts
     AttemptsExhausted,
 }
 

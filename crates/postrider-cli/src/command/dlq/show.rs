@@ -16,7 +16,7 @@ use crate::output::{Column, Output, Paint, Text};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_LIST: &str = "\
-Newest first. `postrider explain ID` says more about one, `postrider show ID` all.
+`postrider explain ID` says why one is dead, `postrider show ID` shows all of it.
 
 Examples:
   postrider dlq list
