@@ -12,7 +12,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Cell, Row, Table, TableState};
+use ratatui::widgets::{Block, BorderType, Cell, Paragraph, Row, Table, TableState};
 
 use super::look::{Picture, Sink};
 use super::state::{Over, Pane, View};
@@ -105,6 +105,11 @@ fn draw_table(
     (picture, view): (&Picture, &View),
 ) {
     let chosen = view.pane == pane;
+    if rows.is_empty() {
+        let words = Span::styled(format!(" {}", pane.empty_words(picture)), style(view.colour, Paint::Quiet));
+        frame.render_widget(Paragraph::new(words).block(boxed(title, chosen)), area);
+        return;
+    }
     let mark = if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
     let heading = heading.iter().zip(widths).map(|(name, width)| match width {
         Constraint::Length(_) if name.starts_with('>') => {
@@ -141,12 +146,12 @@ const SINK_WIDTHS: [Constraint; 9] = [
     Constraint::Min(8),
     Constraint::Length(9),
     Constraint::Length(9),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(7),
+    Constraint::Length(6),
+    Constraint::Length(6),
+    Constraint::Length(6),
     Constraint::Length(7),
     Constraint::Length(9),
-    Constraint::Length(7),
+    Constraint::Length(8),
 ];
 
 fn draw_sinks(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {

@@ -26,6 +26,17 @@ impl Pane {
         Self::ALL[(self.index() + by) % Self::ALL.len()]
     }
 
+    /// What an empty box says.
+    pub(super) fn empty_words(self, picture: &Picture) -> &'static str {
+        match self {
+            _ if picture.seen.is_none() => "",
+            Self::Sinks => "no sinks",
+            Self::Dead => "no dead letters",
+            Self::Lanes => "no lane waits",
+            Self::Relays => "no relay has reported",
+        }
+    }
+
     pub(super) fn rows(self, picture: &Picture) -> usize {
         match self {
             Self::Sinks => picture.sinks.len(),

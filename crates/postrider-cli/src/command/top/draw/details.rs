@@ -18,7 +18,7 @@ use crate::output::{Paint, printable};
 /// Width of what lies over the boxes.
 const WIDTH: u16 = 72;
 
-const HELP: [(&str, &str); 9] = [
+const HELP: [(&str, &str); 10] = [
     ("↑ ↓  k j", "select a line; g and G the first and the last"),
     ("Tab  ← →", "the next box, the one before"),
     ("Enter", "everything about the selected line"),
@@ -27,7 +27,8 @@ const HELP: [(&str, &str); 9] = [
     ("?", "this help"),
     ("q  Esc", "quit"),
     ("", ""),
-    ("", "RATE is what was delivered in the last minute. A relay that is late with its report is silent."),
+    ("RATE", "what was delivered, over the last minute"),
+    ("silent", "a relay that is late with its report"),
 ];
 
 pub(super) fn help(frame: &mut Frame<'_>) {
