@@ -5,12 +5,14 @@
 mod support;
 
 mod config;
+mod databases;
 mod deliver;
 mod demo;
 mod deployment;
 mod doctor;
 mod edge;
 mod enqueue;
+mod environment;
 mod errors;
 mod help;
 mod inspect;
@@ -18,6 +20,7 @@ mod migrate;
 mod ndjson;
 mod operate;
 mod receive;
+mod secrets;
 mod shell;
 mod signals;
 mod sqlite;

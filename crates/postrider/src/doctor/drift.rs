@@ -45,7 +45,7 @@ async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
         found.entry(row.try_get("name")?).or_default().push(row.try_get("body")?);
     }
     let built = migrate::script(store.schema());
-    let finding = compare(&built, &found);
+    let finding = compare(&built, &store.schema().quoted(), &found);
     if finding.level > Level::Ok {
         return Ok(finding);
     }
@@ -61,7 +61,7 @@ async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
 }
 
 /// The functions that are there against the script that would make them.
-fn compare(script: &str, found: &BTreeMap<String, Vec<String>>) -> Finding {
+fn compare(script: &str, schema: &str, found: &BTreeMap<String, Vec<String>>) -> Finding {
     let bodies: BTreeSet<&str> = script.split("$$").skip(1).step_by(2).collect();
     let names: BTreeSet<&str> = names(script).collect();
     let ours = |name: &str| names.contains(name);
@@ -74,7 +74,7 @@ fn compare(script: &str, found: &BTreeMap<String, Vec<String>>) -> Finding {
     let strange: Vec<&str> = found.keys().map(String::as_str).filter(|name| !ours(name)).collect();
     let why = "what it does is not what this build was tested with";
     // migrate up leaves functions alone whose hash it knows.
-    let fix = "update outbox.setting set functions_hash = null; then postrider migrate up";
+    let fix = format!("update {schema}.setting set functions_hash = null; then {UP}");
     if !altered.is_empty() {
         let seen = format!("altered by hand: {}", altered.join(", "));
         return Finding::new("functions", Level::Bad, seen, why).fix(fix);
@@ -106,7 +106,7 @@ mod tests {
 
     fn judged(functions: &[(&str, &str)]) -> (Level, String) {
         let found = functions.iter().map(|(name, body)| ((*name).to_owned(), vec![(*body).to_owned()])).collect();
-        let finding = compare(SCRIPT, &found);
+        let finding = compare(SCRIPT, "o", &found);
         (finding.level, finding.seen)
     }
 

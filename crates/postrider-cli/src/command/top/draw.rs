@@ -24,6 +24,8 @@ use crate::output::{Paint, printable};
 const SINK_ROWS: u16 = 5;
 /// Border and heading of a box.
 const FRAME_ROWS: u16 = 3;
+/// The program's name, which the right end of the title never covers.
+const NAME_CHARS: u16 = 15;
 /// Answers older than this are told to be old.
 const STALE: Duration = Duration::from_secs(5);
 
@@ -90,7 +92,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture, colour: bool
             Paint::Quiet,
         ),
     };
-    let width = u16::try_from(words.chars().count() + 2).unwrap_or(u16::MAX).min(area.width * 2 / 3);
+    let width = u16::try_from(words.chars().count() + 2).unwrap_or(u16::MAX).min(area.width.saturating_sub(NAME_CHARS));
     let right = Rect { x: area.right() - width, width, ..area };
     frame.render_widget(Line::from(Span::styled(format!(" {words} "), style(colour, paint))), right);
 }

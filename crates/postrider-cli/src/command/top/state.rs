@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn lines_and_boxes_are_selected_and_never_left() {
         let (mut view, picture) = (View::new(false), picture());
-        press(&mut view, "jjjjjjjjkkj");
+        press(&mut view, "jjjjjjjjkj");
         assert_eq!(view.selected(Pane::Sinks, &picture), Some(picture.sinks.len() - 1));
         press(&mut view, "g");
         assert_eq!(view.selected(Pane::Sinks, &picture), Some(0));
