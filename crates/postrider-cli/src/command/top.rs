@@ -68,7 +68,7 @@ impl Args {
 enum News {
     Looked(Box<Looked>),
     /// How many dead letters were found to redrive.
-    Counted(DeadFilter, u64),
+    Counted(Box<DeadFilter>, u64),
     /// Something was done, or failed.
     Said(String),
 }

@@ -14,7 +14,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(ran: Ran) -> Self {
+    fn of(ran: &Ran) -> Self {
         assert_eq!(ran.stderr, "", "{}", ran.stdout);
         let document: Value = serde_json::from_str(&ran.stdout).unwrap();
         let mut findings: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -45,7 +45,7 @@ impl Found {
 }
 
 fn doctor(database: &Database, args: &[&str]) -> Found {
-    Found::of(run(database, &[&["doctor", "--json"], args].concat()))
+    Found::of(&run(database, &[&["doctor", "--json"], args].concat()))
 }
 
 const CHECKS: [&str; 19] = [
@@ -191,11 +191,9 @@ async fn partitions_that_are_missing_or_stay_too_long_are_found() {
 async fn a_schema_that_is_not_this_builds_is_found() {
     let database = database().await;
     sql(&database, "create function outbox.mine() returns integer language sql as 'select 1'").await;
-    let (level, seen) = (|found: &Found| {
-        let (level, seen, _) = found.trouble("functions");
-        (level.to_owned(), seen.to_owned())
-    })(&doctor(&database, &[]));
-    assert_eq!((level.as_str(), seen.as_str()), ("warning", "not the outbox's own: mine"));
+    let found = doctor(&database, &[]);
+    let (level, seen, _) = found.trouble("functions");
+    assert_eq!((level, seen), ("warning", "not the outbox's own: mine"));
     sql(&database, "drop function outbox.mine()").await;
 
     let altered = "create or replace function outbox.schema_version() returns integer language sql stable \
@@ -225,23 +223,23 @@ async fn a_right_that_was_revoked_is_found() {
     let database = Cluster::start().await.database().await;
     run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();
     sql(&database, "create role worker login in role shop_relay; create role nobody login").await;
-    let found = Found::of(run_at(&database.url_as("worker"), &["doctor", "--json"]));
+    let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     assert_eq!(found.findings["grants"][0]["seen"], "this role may run relays");
     let revoke = "revoke execute on function outbox.claim(text, integer, numeric, text, integer, uuid, integer, \
                   timestamptz, integer) from shop_relay";
     sql(&database, revoke).await;
-    let found = Found::of(run_at(&database.url_as("worker"), &["doctor", "--json"]));
+    let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     // The group's name stands in a table that a relay may not read; that it can do no work is seen all the same.
     let (level, _, fix) = found.trouble("grants");
     assert_eq!((level, found.code), ("bad", 8));
     assert!(fix.starts_with("postrider migrate roles"), "{fix}");
     sql(&database, "grant shop_control to worker").await;
-    let found = Found::of(run_at(&database.url_as("worker"), &["doctor", "--json"]));
+    let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     assert_eq!(found.trouble("grants").1, "a member of shop_relay may not call claim");
     run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();
-    Found::of(run_at(&database.url_as("worker"), &["doctor", "--json"])).is_ok("grants");
+    Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"])).is_ok("grants");
 
-    let found = Found::of(run_at(&database.url_as("nobody"), &["doctor", "--json"]));
+    let found = Found::of(&run_at(&database.url_as("nobody"), &["doctor", "--json"]));
     assert_eq!(found.trouble("schema").0, "note", "who may not look is told so: {:?}", found.findings["schema"]);
 }
 
@@ -249,7 +247,7 @@ async fn a_right_that_was_revoked_is_found() {
 async fn a_pooler_in_transaction_mode_cannot_listen() {
     let database = database().await;
     let pooler = PgBouncer::start(&database).await;
-    let found = Found::of(run_at(&pooler.url(), &["doctor", "--json"]));
+    let found = Found::of(&run_at(&pooler.url(), &["doctor", "--json"]));
     let (level, seen, _) = found.trouble("listen");
     assert!(level == "warning" && seen.starts_with("LISTEN does not work"), "{seen}");
 }
@@ -263,7 +261,7 @@ async fn what_waits_for_a_person_is_found_in_both_stores() {
         }
         run_at(url, &["enqueue", "--topic", "good.news", "--payload", "1"]).ok();
         kill(url);
-        let found = Found::of(run_at(url, &["doctor", "--json"]));
+        let found = Found::of(&run_at(url, &["doctor", "--json"]));
         let (level, seen, fix) = found.trouble("dead_letters");
         assert!(level == "warning" && seen.starts_with("3 dead letters (default)"), "{seen}");
         assert!(fix.starts_with("postrider dlq groups"), "{fix}");
@@ -293,18 +291,18 @@ async fn an_sqlite_file_is_looked_at_before_it_is_opened() {
         assert!(std::process::Command::new("chmod").arg(mode).arg(&file).status().unwrap().success());
     };
     set_mode("600");
-    let found = Found::of(run_at(&url, &["doctor", "--json"]));
+    let found = Found::of(&run_at(&url, &["doctor", "--json"]));
     for check in ["version", "integrity", "journal", "permissions", "log", "disk"] {
         found.is_ok(check);
     }
     set_mode("644");
-    assert_eq!(Found::of(run_at(&url, &["doctor", "--json"])).trouble("permissions").0, "note");
+    assert_eq!(Found::of(&run_at(&url, &["doctor", "--json"])).trouble("permissions").0, "note");
     set_mode("666");
-    assert_eq!(Found::of(run_at(&url, &["doctor", "--json"])).trouble("permissions").0, "bad");
+    assert_eq!(Found::of(&run_at(&url, &["doctor", "--json"])).trouble("permissions").0, "bad");
     set_mode("600");
 
     let connection = rusqlite::Connection::open(&file).unwrap();
     connection.pragma_update(None, "journal_mode", "delete").unwrap();
     drop(connection);
-    assert_eq!(Found::of(run_at(&url, &["doctor", "--json"])).trouble("journal").0, "warning");
+    assert_eq!(Found::of(&run_at(&url, &["doctor", "--json"])).trouble("journal").0, "warning");
 }

@@ -50,8 +50,8 @@ pub(super) async fn server(store: &PostgresStore, limits: &Limits) -> Vec<Findin
     read().unwrap_or_else(|error| vec![Finding::unseen("server", &error)])
 }
 
-fn version(number: i32, text: String) -> Finding {
-    let seen = format!("PostgreSQL {}", text.split(' ').next().unwrap_or(&text));
+fn version(number: i32, text: &str) -> Finding {
+    let seen = format!("PostgreSQL {}", text.split(' ').next().unwrap_or(text));
     match number / 10_000 {
         major if major < OLDEST => Finding::new("version", Level::Bad, seen, "the outbox needs PostgreSQL 14 or later")
             .fix("upgrade the server"),
@@ -170,7 +170,7 @@ mod tests {
         for (number, level) in
             [(130_022, Level::Bad), (140_000, Level::Ok), (180_003, Level::Ok), (190_000, Level::Note)]
         {
-            assert_eq!(version(number, "x".to_owned()).level, level, "{number}");
+            assert_eq!(version(number, "x").level, level, "{number}");
         }
     }
 

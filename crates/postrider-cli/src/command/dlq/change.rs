@@ -99,7 +99,7 @@ impl Change {
         let which = filter(&what, store).await?;
         let matching = store.count_dead(&which).await?;
         if matching == 0 {
-            return said(output, Document { matching, affected: 0, dry_run: what.dry_run }, "no dead letters");
+            return said(output, &Document { matching, affected: 0, dry_run: what.dry_run }, "no dead letters");
         }
         let letters = counted(matching, "dead letter");
         if what.dry_run {
@@ -107,7 +107,7 @@ impl Change {
                 Fate::Redrive => format!("would make {letters} pending again"),
                 Fate::Discard => format!("would give up {letters} for good"),
             };
-            return said(output, Document { matching, affected: 0, dry_run: true }, &words);
+            return said(output, &Document { matching, affected: 0, dry_run: true }, &words);
         }
         if !what.yes {
             ask(fate, matching, &letters)?;
@@ -127,7 +127,7 @@ impl Change {
             return Err(failure);
         }
         let words = format!("{} {}", fate.done(), counted(affected, "dead letter"));
-        said(output, Document { matching, affected, dry_run: false }, &words)
+        said(output, &Document { matching, affected, dry_run: false }, &words)
     }
 }
 
@@ -152,9 +152,9 @@ fn ask(fate: Fate, matching: u64, letters: &str) -> Result<()> {
     }
 }
 
-fn said(output: &mut Output, document: Document, words: &str) -> Result<ExitCode> {
+fn said(output: &mut Output, document: &Document, words: &str) -> Result<ExitCode> {
     if output.json {
-        output.json(&document)?;
+        output.json(document)?;
     } else {
         output.line(words)?;
     }

@@ -54,7 +54,7 @@ pub(super) enum Over {
     Help,
     Details,
     /// Redrive so many?
-    Confirm(DeadFilter, u64),
+    Confirm(Box<DeadFilter>, u64),
 }
 
 /// What a key asks for.
@@ -63,8 +63,8 @@ pub(super) enum Act {
     Nothing,
     Quit,
     Pause(String, bool),
-    Count(DeadFilter),
-    Redrive(DeadFilter, u64),
+    Count(Box<DeadFilter>),
+    Redrive(Box<DeadFilter>, u64),
 }
 
 /// Where a person is.
@@ -90,7 +90,7 @@ impl View {
     }
 
     /// How many dead letters there are was found out.
-    pub(super) fn ask(&mut self, which: DeadFilter, count: u64) {
+    pub(super) fn ask(&mut self, which: Box<DeadFilter>, count: u64) {
         if count == 0 {
             self.said("nothing is dead there: nothing to redrive".to_owned());
         } else {
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    fn answer(&mut self, key: &KeyEvent, which: DeadFilter, count: u64) -> Act {
+    fn answer(&mut self, key: &KeyEvent, which: Box<DeadFilter>, count: u64) -> Act {
         if matches!(key.code, KeyCode::Char('y' | 'Y')) {
             self.said("redriving …".to_owned());
             return Act::Redrive(which, count);
@@ -160,13 +160,11 @@ impl View {
     /// Pauses the selected sink, or resumes it. In another box nobody sees which sink that would be.
     fn pause(&mut self, picture: &Picture) -> Act {
         let sink = (self.pane == Pane::Sinks).then(|| self.selected(Pane::Sinks, picture)).flatten();
-        match sink.and_then(|line| picture.sinks.get(line)) {
-            Some(sink) => Act::Pause(sink.status.sink.clone(), !sink.status.paused),
-            None => {
-                self.said("select a sink first: Tab".to_owned());
-                Act::Nothing
-            }
-        }
+        let Some(sink) = sink.and_then(|line| picture.sinks.get(line)) else {
+            self.said("select a sink first: Tab".to_owned());
+            return Act::Nothing;
+        };
+        Act::Pause(sink.status.sink.clone(), !sink.status.paused)
     }
 
     /// Of the selected sink, or of the selected group. What dies from now on is not meant.
@@ -189,13 +187,11 @@ impl View {
             }
             Pane::Lanes | Pane::Relays => None,
         };
-        match which {
-            Some(which) => Act::Count(which),
-            None => {
-                self.said("select a sink or a group of dead letters first: Tab".to_owned());
-                Act::Nothing
-            }
-        }
+        let Some(which) = which else {
+            self.said("select a sink or a group of dead letters first: Tab".to_owned());
+            return Act::Nothing;
+        };
+        Act::Count(Box::new(which))
     }
 }
 
@@ -271,7 +267,7 @@ mod tests {
         }
         let ctrl_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
         let mut view = View::new(false);
-        view.ask(DeadFilter::default(), 1);
+        view.ask(Box::default(), 1);
         assert_eq!(view.press(&ctrl_c, &picture()), Act::Quit);
         assert_eq!(view.press(&Event::Resize(1, 1), &picture()), Act::Nothing);
     }

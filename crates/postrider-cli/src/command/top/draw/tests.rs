@@ -138,7 +138,7 @@ fn help_and_details_lie_over_the_boxes() {
 fn a_redrive_is_asked_about_in_the_last_line() {
     let (picture, mut view) = (picture(), View::new(true));
     let which = postrider::DeadFilter { sink: Some("orders".to_owned()), ..postrider::DeadFilter::default() };
-    view.ask(which, 1_200);
+    view.ask(Box::new(which), 1_200);
     let screen = drawn_as(80, 24, &picture, &mut view).backend().to_string();
     assert!(screen.contains(" redrive 1,200 dead letters of sink orders?  y  yes   n  no"), "{screen}");
 }
