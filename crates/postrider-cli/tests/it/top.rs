@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::{Outbox, command, finish, outboxes, run_at};
 
 /// How long a state may take to come about on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Top {
     child: Child,

@@ -177,15 +177,16 @@ mod tests {
     #[test]
     fn a_slow_answer_is_no_clock_skew() {
         let (asked, limit) = (SystemTime::UNIX_EPOCH + Duration::from_hours(1), Duration::from_secs(2));
-        for (database, took, level) in
-            [(0, 0, Level::Ok), (5, 5, Level::Ok), (5, 0, Level::Warning), (-5, 5, Level::Warning), (-1, 0, Level::Ok)]
-        {
-            let database = if database < 0 {
-                asked - Duration::from_secs(-database as u64)
-            } else {
-                asked + Duration::from_secs(database as u64)
-            };
-            assert_eq!(clock(database, asked, Duration::from_secs(took), limit).level, level);
+        let seconds = Duration::from_secs;
+        for (ahead, behind, took, level) in [
+            (0, 0, 0, Level::Ok),
+            (5, 0, 5, Level::Ok),
+            (5, 0, 0, Level::Warning),
+            (0, 5, 5, Level::Warning),
+            (0, 1, 0, Level::Ok),
+        ] {
+            let (asked, database) = (asked + seconds(behind), asked + seconds(ahead));
+            assert_eq!(clock(database, asked, seconds(took), limit).level, level, "{ahead} {behind} {took}");
         }
     }
 
