@@ -16,6 +16,10 @@ const HEADING: &str = "Logs, on stderr";
 const FILTER_HELP: &str = "error, warn, info or debug; by module: warn,postrider_relay=debug [env: RUST_LOG] [default: \
                            info, and warn for drain]";
 
+/// The AMQP library writes whole messages to its log when they come back, and the NATS library, below `info`, the URL that it
+/// connects to with the password in it.
+const SILENCED: [&str; 2] = ["lapin::returned_messages=off", "async_nats=info"];
+
 /// How much is said, and in which form.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogOptions {
@@ -61,11 +65,13 @@ impl Logs {
             Failure::usage(format!("the log filter {filter:?} is not usable: {error}"))
                 .hint("give --log (or RUST_LOG) a level such as info, or module=level pairs with commas between them")
         })?;
-        // The AMQP library writes whole messages to its log when they come back.
-        let quiet = "lapin::returned_messages=off".parse().map_err(|error| {
-            Failure::new(ExitCode::Failure, format!("a log filter of our own is not usable: {error}"))
+        let filter = SILENCED.iter().try_fold(filter, |filter, silenced| {
+            let silenced = silenced.parse().map_err(|error| {
+                Failure::new(ExitCode::Failure, format!("a log filter of our own is not usable: {error}"))
+            })?;
+            Ok::<_, Failure>(filter.add_directive(silenced))
         })?;
-        Ok(Self { filter: filter.add_directive(quiet), format: config.format })
+        Ok(Self { filter, format: config.format })
     }
 
     /// From here on, what is logged is written. Once in a process.

@@ -23,6 +23,8 @@ mod backoff;
 pub mod doctor;
 mod enqueue;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod explain;
 mod inbox;
 mod inspect;
 mod json;
@@ -48,8 +50,8 @@ pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MessageDetail, MessageSummary, Page,
-    Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
+    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT, MAX_PAGE, MessageDetail,
+    MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,

@@ -15,30 +15,31 @@ struct Top {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    /// Everything it drew so far.
-    drawn: String,
+    screen: Screen,
 }
 
 impl Top {
     fn start(url: &str) -> Self {
         let mut script = Command::new("script");
-        let call = format!("stty rows 24 cols 100; exec {} top", env!("CARGO_BIN_EXE_postrider"));
+        let call = format!("stty rows {ROWS} cols {COLUMNS}; exec {} top", env!("CARGO_BIN_EXE_postrider"));
         script.args(["-qec", &call, "/dev/null"]);
         script.env("DATABASE_URL", url).env("TERM", "xterm-256color").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = script.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, stdin, stdout, drawn: String::new() }
+        Self { child, stdin, stdout, screen: Screen::default() }
     }
 
+    /// Until these words stand on the screen. It draws at least the time anew every second.
     #[track_caller]
     fn wait_for(&mut self, words: &str) {
+        let deadline = Instant::now() + PATIENCE;
         let mut bytes = [0; 4096];
-        while !plain(&self.drawn).contains(words) {
+        while !self.screen.text().contains(words) {
+            assert!(Instant::now() < deadline, "{words:?} does not come: {}", self.screen.text());
             let read = self.stdout.read(&mut bytes).unwrap();
-            assert!(read > 0, "it ended without {words:?}: {}", plain(&self.drawn));
-            self.drawn.push_str(&String::from_utf8_lossy(&bytes[..read]));
+            assert!(read > 0, "it ended without {words:?}: {}", self.screen.text());
+            self.screen.take(&bytes[..read]);
         }
-        self.drawn.clear();
     }
 
     fn press(&mut self, keys: &str) {
@@ -53,18 +54,65 @@ impl Top {
     }
 }
 
-/// Without what moves the cursor.
-fn plain(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('\u{1b}') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |end| end + 1);
-        rest = &after[end..];
+const ROWS: usize = 24;
+const COLUMNS: usize = 100;
+
+/// As much of a terminal as `top` needs: it moves the cursor, and draws only what has changed.
+struct Screen {
+    cells: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+    /// What came of an escape sequence, or of a character, that has not ended yet.
+    open: Vec<u8>,
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self { cells: vec![vec![' '; COLUMNS]; ROWS], row: 0, column: 0, open: Vec::new() }
     }
-    out.push_str(rest);
-    out
+}
+
+impl Screen {
+    fn text(&self) -> String {
+        self.cells.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.open.push(*byte);
+            match self.open[0] {
+                0x1b => {
+                    if self.open.len() > 2 && (0x40..=0x7e).contains(byte) {
+                        self.escape();
+                    }
+                }
+                _ => self.character(),
+            }
+        }
+    }
+
+    fn escape(&mut self) {
+        let sequence = String::from_utf8_lossy(&std::mem::take(&mut self.open)).into_owned();
+        let numbers: Vec<usize> =
+            sequence[2..sequence.len() - 1].split(';').map(|number| number.parse().unwrap_or(1)).collect();
+        match sequence.chars().last() {
+            Some('H') => (self.row, self.column) = (numbers[0] - 1, numbers.get(1).map_or(0, |column| column - 1)),
+            Some('J') => self.cells = Self::default().cells,
+            _ => {}
+        }
+    }
+
+    fn character(&mut self) {
+        let Ok(text) = std::str::from_utf8(&self.open) else { return };
+        let character = text.chars().next().unwrap();
+        self.open.clear();
+        if !character.is_control()
+            && let Some(cell) = self.cells.get_mut(self.row).and_then(|row| row.get_mut(self.column))
+        {
+            *cell = character;
+            self.column += 1;
+        }
+    }
 }
 
 const LEAVES_THE_ALTERNATE_SCREEN: &str = "\u{1b}[?1049l";
