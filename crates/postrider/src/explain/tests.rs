@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::{Facts, LaneHead, explain};
-use crate::inspect::{
-    AttemptRecord, DeliveryRecord, MessageDetail, Reason, RelayRecord, RelayReport, SinkReport,
-};
+use crate::inspect::{AttemptRecord, DeliveryRecord, MessageDetail, Reason, RelayRecord, RelayReport, SinkReport};
 
 const OWN: Uuid = Uuid::from_u128(5);
 const HEAD: Uuid = Uuid::from_u128(3);
@@ -130,7 +128,11 @@ fn leased_until(end: SystemTime) -> Facts {
 }
 
 fn dead(lane: bool) -> Facts {
-    let mut facts = if lane { behind(|head| (head.message_id, head.sequence_id, head.due_at) = (OWN, 5, None)) } else { ordinary() };
+    let mut facts = if lane {
+        behind(|head| (head.message_id, head.sequence_id, head.due_at) = (OWN, 5, None))
+    } else {
+        ordinary()
+    };
     facts.detail.deliveries[0].state = "dead".to_owned();
     facts.detail.deliveries[0].due_at = None;
     facts.detail.attempts = vec![attempt(1, "RETRYABLE"), attempt(2, "FAILED")];
@@ -189,16 +191,36 @@ fn facts_have_their_code_and_words() {
     let redrive = format!("`postrider dlq redrive {id} --sink web`");
     let redrive_head = format!("`postrider dlq redrive {head} --sink web`");
     let table: Vec<(Facts, &str, &str, &str)> = vec![
-        (ended("DISPATCHED"), "DELIVERED", "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"", ""),
+        (
+            ended("DISPATCHED"),
+            "DELIVERED",
+            "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"",
+            "",
+        ),
         (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
         (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
         (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip --sink web --lane 'a b'`"),
-        (leased_until(ahead(40)), "LEASED", "one holds it for attempt 2, for 40 s more, until 2026-11-16T07:00:40Z", ""),
+        (
+            leased_until(ahead(40)),
+            "LEASED",
+            "one holds it for attempt 2, for 40 s more, until 2026-11-16T07:00:40Z",
+            "",
+        ),
         (leased_until(ago(120)), "LEASE_EXPIRED", "ended 2 min ago, at 2026-11-16T06:58:00Z", "takes it over"),
         (delivery(|own| own.due_at = Some(ahead(250))), "NOT_DUE", "due in 4 min 10 s, at 2026-11-16T07:04:10Z", ""),
-        (retried(ahead(250)), "RETRY_LATER", "attempt 4 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s", ""),
+        (
+            retried(ahead(250)),
+            "RETRY_LATER",
+            "attempt 4 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s",
+            "",
+        ),
         (behind(|_| ()), "BEHIND_LANE_HEAD", "number 5 of lane \"a b\" waits for number 3", &head),
-        (behind(|head| head.due_at = Some(ahead(60))), "BEHIND_LANE_HEAD", "which is due in 1 min", "postrider explain"),
+        (
+            behind(|head| head.due_at = Some(ahead(60))),
+            "BEHIND_LANE_HEAD",
+            "which is due in 1 min",
+            "postrider explain",
+        ),
         (
             behind(|head| (head.claimed_by, head.lease_expires_at) = (Some("two".to_owned()), Some(ahead(9)))),
             "BEHIND_LANE_HEAD",
@@ -213,7 +235,12 @@ fn facts_have_their_code_and_words() {
             "every relay that delivers to it (one, two); the next try is in 25 s",
             "see to the destination",
         ),
-        (served_by(vec![elsewhere()]), "NO_RELAY", "no relay has reported that it delivers to sink \"web\"", "`postrider run`"),
+        (
+            served_by(vec![elsewhere()]),
+            "NO_RELAY",
+            "no relay has reported that it delivers to sink \"web\"",
+            "`postrider run`",
+        ),
         (
             served_by(vec![relay("one", true, "closed"), elsewhere()]),
             "RELAY_SILENT",

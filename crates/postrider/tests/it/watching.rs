@@ -75,7 +75,9 @@ async fn what_is_old_is_forgotten() {
     }
     client.query("select outbox.report('here', '1', 10, '[{\"sink\": \"a\"}, 7]')", &[]).await.unwrap();
     assert_eq!(texts(&client, "select worker_id from outbox.relays").await, ["here"]);
-    for wrong in ["'', '1', 10, '[]'", "'w', null, 10, '[]'", "'w', '1', 0, '[]'", "'w', '1', 10, '{}'", "'w', '1', 10, null"] {
+    for wrong in
+        ["'', '1', 10, '[]'", "'w', null, 10, '[]'", "'w', '1', 0, '[]'", "'w', '1', 10, '{}'", "'w', '1', 10, null"]
+    {
         assert_eq!(try_sql(&client, &format!("select outbox.report({wrong})")).await, "22023", "{wrong}");
     }
     for wrong in ["page_size => 0", "look_at => 0", "look_at => null", "state => 'gone'"] {
