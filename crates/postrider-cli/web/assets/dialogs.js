@@ -34,6 +34,9 @@ export function Confirm({ question, onClose, onDone }) {
   useEffect(() => {
     prepare?.().then(setCounted, setError);
   }, []);
+  // The field comes with the count, when the dialog has long had its first focus.
+  const field = useRef(null);
+  useEffect(() => field.current?.focus(), [counted]);
   const nothing = counted && counted.matching === 0;
   const agreed = counted && !nothing && (!typed || text.trim().replaceAll(',', '') === String(counted.matching));
   const submit = async (event) => {
@@ -53,7 +56,7 @@ export function Confirm({ question, onClose, onDone }) {
       ${[].concat(says).map((line) => html`<p key=${line}>${line}</p>`)}
       ${prepare && html`<${Counted} counts=${counts} counted=${counted} waiting=${!counted && !error} danger=${danger} />`}
       ${typed && counted && !nothing && html`<label class="field"><span>Type <strong>${counted.matching}</strong> to confirm</span>
-        <input type="text" inputmode="numeric" name="typed" autocomplete="off" autofocus value=${text}
+        <input type="text" inputmode="numeric" name="typed" autocomplete="off" ref=${field} value=${text}
           onInput=${(event) => setText(event.currentTarget.value)} /></label>`}
       <${Problem} error=${error} />
       <div class="dialog-buttons">

@@ -84,10 +84,10 @@ export function Table({ label, columns, rows, rowKey, tone }) {
  */
 export function Order({ onOrder, children, danger, disabled, small }) {
   const { may, signIn } = useSession();
-  const click = () => (may.operate ? onOrder() : may.canSignIn && signIn(may.reason));
-  return html`<button type="button" class=${`${danger ? 'danger' : ''} ${small ? 'small' : ''}`}
-    disabled=${disabled || (!may.operate && !may.canSignIn)} aria-disabled=${!may.operate || undefined}
-    title=${may.operate ? undefined : may.reason} onClick=${click}>${children}</button>`;
+  const asks = !may.operate && may.canSignIn && may.role === 'none';
+  const looks = [danger && 'danger', small && 'small', !may.operate && 'locked'].filter(Boolean).join(' ');
+  return html`<button type="button" class=${looks} disabled=${disabled || !(may.operate || asks)}
+    title=${may.operate ? undefined : may.reason} onClick=${() => (asks ? signIn(may.reason) : onOrder())}>${children}</button>`;
 }
 
 /** Above what cannot be done: why not, and how it could be. */

@@ -37,7 +37,11 @@ export function Shell({ route, children }) {
   if (answer.data) kept.current = answer.data;
   const overview = answer.data || kept.current;
 
-  useEffect(() => onUnauthorized((error) => setSigningIn((open) => open || { why: `${error.message}${error.hint ? `. ${error.hint}` : ''}` })), []);
+  // Whoever closed the question is not asked again by every refresh.
+  const declined = useRef(false);
+  useEffect(() => onUnauthorized((error) => {
+    if (!declined.current) setSigningIn((open) => open || { why: [error.message, error.hint].filter(Boolean).join('. ') });
+  }), []);
   useEffect(() => {
     const timer = notice && setTimeout(() => setNotice(null), NOTICE_MS);
     return () => clearTimeout(timer);
@@ -49,10 +53,15 @@ export function Shell({ route, children }) {
   const signIn = useCallback((why) => setSigningIn({ why }), []);
   const session = useMemo(() => ({ overview, error: answer.error, may, ask, signIn, generation }), [overview, answer.error, generation]);
   const signed = (value) => {
+    declined.current = !value;
     if (value) token.set(value);
     else token.forget();
     setSigningIn(null);
     setGeneration((turn) => turn + 1);
+  };
+  const declineSignIn = () => {
+    declined.current = true;
+    setSigningIn(null);
   };
   const done = (text) => {
     setQuestion(null);
@@ -70,7 +79,7 @@ export function Shell({ route, children }) {
     </div>
     <div class="notice-place" role="status" aria-live="polite">${notice && html`<p class="notice">${notice}</p>`}</div>
     ${question && html`<${Confirm} question=${question} onClose=${() => setQuestion(null)} onDone=${done} />`}
-    ${signingIn && html`<${SignIn} why=${signingIn.why} onClose=${() => setSigningIn(null)} onToken=${signed} />`}
+    ${signingIn && html`<${SignIn} why=${signingIn.why} onClose=${declineSignIn} onToken=${signed} />`}
     ${help && html`<${Help} shortcuts=${SHORTCUTS} onClose=${() => setHelp(false)} />`}
   <//>`;
 }

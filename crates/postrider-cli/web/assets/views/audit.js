@@ -37,11 +37,11 @@ function List({ items }) {
   return html`<${Table} label="Audit" columns=${columns} rows=${items} rowKey=${(entry) => entry.id} />`;
 }
 
-/** `sink billing · error code TIMEOUT`: the order's JSON, flat and without braces. */
+/** `sink billing · error code TIMEOUT`: the order's JSON, flat and without braces, nor the limit that every order has. */
 export function words(detail) {
   const said = [];
   const visit = (name, value) => {
-    if (value === null || value === undefined || name === 'action') return;
+    if (value === null || value === undefined || name === 'action' || name === 'at_most') return;
     if (Array.isArray(value)) said.push(`${label(name)} ${value.length > 3 ? `${value.slice(0, 3).join(', ')} and ${value.length - 3} more` : value.join(', ')}`);
     else if (typeof value === 'object') Object.entries(value).forEach(([key, inner]) => visit(key, inner));
     else said.push(`${label(name)} ${value}`);
