@@ -59,7 +59,7 @@ export async function send(method, url, body, signal) {
   return { status: response.status, type: response.headers.get('content-type') || '', text: await response.text() };
 }
 
-async function call(method, path, query, body, signal) {
+async function call(method, path, query, body, signal, reviver) {
   let answer;
   try {
     answer = await send(method, address(path, query), body === undefined ? undefined : JSON.stringify(body), signal);
@@ -72,20 +72,26 @@ async function call(method, path, query, body, signal) {
       hint: 'Is postrider still running, and the network up? The page keeps trying.',
     });
   }
-  const parsed = parse(answer.text);
+  const parsed = parse(answer.text, reviver);
   if (answer.status < 400) return parsed;
   const error = new ApiError(answer.status, parsed?.error);
   if (answer.status === 401) listeners.forEach((listener) => listener(error));
   throw error;
 }
 
-function parse(text) {
+function parse(text, reviver) {
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, reviver);
   } catch {
     return null;
   }
 }
 
 export const get = (path, query, signal) => call('GET', path, query, undefined, signal);
+/** With numbers that JavaScript cannot hold kept as they were written, where the browser can: for payloads. */
+export const getExact = (path, signal) => call('GET', path, {}, undefined, signal, exact);
+export function exact(_, value, context) {
+  const changed = typeof value === 'number' && context?.source !== undefined && String(value) !== context.source;
+  return changed && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
+}
 export const post = (path, body = {}) => call('POST', path, {}, body);

@@ -5,6 +5,8 @@ import { post } from './api.js';
 import { plural } from './format.js';
 
 const letters = (amount) => plural(amount, 'dead letter');
+/** One request takes only so many. */
+const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} left: order again` : '');
 
 /** A filter of the dead letters' listing, as the API wants it in a body: without what is empty. */
 export function deadFilter(query, messageIds) {
@@ -22,8 +24,8 @@ export function redrive(filter, what) {
     counts: ['dead letter matches', 'dead letters match'],
     prepare: () => post('/api/v1/dead-letters/redrive', { filter, dry_run: true }),
     run: async () => {
-      const { affected } = await post('/api/v1/dead-letters/redrive', { filter, dry_run: false });
-      return `${letters(affected)} redriven.`;
+      const { affected, remaining } = await post('/api/v1/dead-letters/redrive', { filter, dry_run: false });
+      return `${letters(affected)} redriven${left(remaining)}.`;
     },
   };
 }
@@ -38,8 +40,8 @@ export function discard(filter, what) {
     counts: ['dead letter matches', 'dead letters match'],
     prepare: () => post('/api/v1/dead-letters/discard', { filter, dry_run: true }),
     run: async () => {
-      const { affected } = await post('/api/v1/dead-letters/discard', { filter, dry_run: false });
-      return `${letters(affected)} discarded.`;
+      const { affected, remaining } = await post('/api/v1/dead-letters/discard', { filter, dry_run: false });
+      return `${letters(affected)} discarded${left(remaining)}.`;
     },
   };
 }

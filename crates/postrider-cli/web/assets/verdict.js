@@ -45,7 +45,7 @@ function sinkProblems(sink, relays) {
   const add = (weight, what, why, ...links) => found.push({ weight, sink: name, what, why, links });
   const looksAfterIt = relays.some((relay) => !relay.silent && relay.sinks.some((one) => one.sink === name));
   if (sink.breaker === 'open') {
-    const again = sink.open_for_seconds ? ` It is tried again in ${seconds(sink.open_for_seconds)}.` : '';
+    const again = openFor(name, relays) ? ` It is tried again in ${seconds(openFor(name, relays))}.` : '';
     add(GRAVE + 5, `${name} refuses everything`, `Its breaker is open after failures in a row, so it is left alone.${again}`,
       ['What waits', link('lanes', { sink: name })], ['Sink', link('sinks')]);
   } else if (!sink.paused && sink.due && relays.some((relay) => !relay.silent) && !looksAfterIt) {
@@ -74,6 +74,12 @@ function sinkProblems(sink, relays) {
       ['Messages', link('messages', { sink: name, state: 'leased' })]);
   }
   return found;
+}
+
+/** For how much longer the relays leave a sink alone: the longest of them. */
+export function openFor(sink, relays) {
+  const reports = relays.filter((relay) => !relay.silent).flatMap((relay) => relay.sinks);
+  return Math.max(0, ...reports.filter((one) => one.sink === sink).map((one) => one.open_for_seconds || 0));
 }
 
 /** One sentence for all of it. */

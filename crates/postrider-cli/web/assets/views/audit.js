@@ -22,7 +22,7 @@ export function Audit() {
     ${items?.length > 0 && html`<${List} items=${items} />`}
     <div class="pager">
       ${before.length > 0 && html`<button type="button" onClick=${() => setBefore(before.slice(0, -1))}>← Newer</button>`}
-      ${items?.length === LIMIT && html`<button type="button" onClick=${() => setBefore([...before, items.at(-1).id])}>Older →</button>`}
+      ${audit.data?.next && html`<button type="button" onClick=${() => setBefore([...before, audit.data.next])}>Older →</button>`}
     </div>`;
 }
 

@@ -2,7 +2,7 @@
 // the orders that apply to it.
 
 import { html } from '../vendor/htm-preact.js';
-import { get } from '../api.js';
+import { get, getExact } from '../api.js';
 import { count, relative } from '../format.js';
 import { REFRESH_MS, useData, useSession, useTitle } from '../hooks.js';
 import { discard, redrive, replay } from '../orders.js';
@@ -16,7 +16,7 @@ export function MessageView({ route }) {
   useTitle(`Message ${id.slice(-12)}`);
   const path = `/api/v1/messages/${encodeURIComponent(id)}`;
   const { data, error, loading, reload } = useData(async (signal) => {
-    const [message, explanation] = await Promise.all([get(path, {}, signal), get(`${path}/explain`, {}, signal)]);
+    const [message, explanation] = await Promise.all([getExact(path, signal), get(`${path}/explain`, {}, signal)]);
     return { message, explanation };
   }, id, REFRESH_MS);
   return html`<div class="head"><p class="crumbs"><a href=${link('messages')}>Messages</a></p>
