@@ -81,7 +81,7 @@ impl World {
 
     async fn until_dead(&self, count: usize) {
         let begun = Instant::now();
-        while sql(&self.database, "select count(*) from deliveries where state = 'dead'").await != count.to_string() {
+        while sql(&self.database, "select count(*) from outbox.dead_letter").await != count.to_string() {
             assert!(begun.elapsed() < PATIENCE, "the receiver refused, and nothing died");
             tokio::task::yield_now().await;
         }

@@ -64,7 +64,7 @@ export function Waiting({ rows = 5 }) {
  */
 export function Table({ label, columns, rows, rowKey, tone }) {
   const shown = columns.filter(Boolean);
-  return html`<table class="table" role="table" aria-label=${label}>
+  return html`<div class="scroll"><table class="table" role="table" aria-label=${label}>
     <thead role="rowgroup"><tr role="row">
       ${shown.map((column) => html`<th key=${column.label} role="columnheader" scope="col"
         class=${column.number ? 'number' : ''}>${column.hide ? html`<span class="unseen">${column.label}</span>` : column.label}</th>`)}
@@ -75,7 +75,7 @@ export function Table({ label, columns, rows, rowKey, tone }) {
           class=${[column.number && 'number', column.name && 'name', column.wide && 'wide'].filter(Boolean).join(' ')} title=${column.name?.(row)}>${column.cell(row)}</td>`)}
       </tr>`)}
     </tbody>
-  </table>`;
+  </table></div>`;
 }
 
 /**

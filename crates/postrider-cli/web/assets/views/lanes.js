@@ -37,7 +37,7 @@ function List({ items, ask, filtered }) {
     { label: 'Sink', name: (lane) => lane.sink, cell: (lane) => lane.sink },
     { label: 'State', cell: (lane) => html`<${State} of=${lane.state} />` },
     { label: 'Depth', number: true, cell: (lane) => count(lane.depth) },
-    { label: 'Head', cell: (lane) => html`<span class="muted">#${lane.head_sequence_id}</span> <${Message} id=${lane.head_message_id} />` },
+    { label: 'Head', name: (lane) => lane.head_message_id, cell: (lane) => html`<span class="muted">#${lane.head_sequence_id}</span> <${Message} id=${lane.head_message_id} />` },
     { label: 'Attempts', number: true, cell: (lane) => count(lane.head_attempt_count) },
     { label: 'Due', cell: (lane) => html`<${Time} at=${lane.head_due_at} />` },
     { label: 'Why', wide: true, cell: (lane) => html`<${Failure} code=${lane.head_error_code} message=${lane.head_error_message} />` },
