@@ -5,10 +5,12 @@
 #![expect(clippy::missing_panics_doc, reason = "a case is a test: it panics when a promise is broken")]
 
 pub mod claim;
+pub mod dead;
 pub mod enqueue;
 mod fixture;
 mod hand;
 pub mod lanes;
+pub mod operate;
 pub mod outcome;
 pub mod read;
 pub mod wake;
@@ -112,6 +114,25 @@ macro_rules! store_contract {
             a_list_is_filtered
             a_message_is_shown
         }
+        $crate::store_contract_cases! { $fixture, operate,
+            every_order_is_written_down
+            a_refused_order_leaves_no_trace
+            a_redrive_goes_on_in_batches
+            a_discard_goes_on_in_batches
+            an_order_means_one_sink_of_a_message
+            a_skipped_head_lets_its_lane_go_on
+            a_replay_goes_on_at_its_rate
+            a_replay_takes_what_is_meant
+            leases_and_history_end_by_order
+            the_audit_is_read_in_pages
+            two_operators_redrive_each_once
+        }
+        $crate::store_contract_cases! { $fixture, dead,
+            every_field_of_a_filter_counts
+            dead_letters_are_listed_in_pages
+            a_dead_letter_tells_its_story
+            dead_letters_are_grouped
+        }
         $crate::store_contract_cases! { $fixture, wake,
             a_sleeper_hears_an_enqueue
             what_came_meanwhile_is_one_news
@@ -150,6 +171,8 @@ mod tests {
             include_str!("contract/outcome.rs"),
             include_str!("contract/zombie.rs"),
             include_str!("contract/lanes.rs"),
+            include_str!("contract/operate.rs"),
+            include_str!("contract/dead.rs"),
             include_str!("contract/read.rs"),
             include_str!("contract/wake.rs"),
         ];

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::json;
 use crate::store::Route;
 
 /// What can be asked of every store.
@@ -152,10 +153,10 @@ pub struct DeadFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     /// Dead since this time or later.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
     pub died_from: Option<SystemTime>,
     /// Dead before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
     pub died_to: Option<SystemTime>,
 }
 

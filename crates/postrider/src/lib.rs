@@ -24,6 +24,7 @@ mod enqueue;
 mod error;
 mod inbox;
 mod inspect;
+mod json;
 mod lifecycle;
 mod message;
 #[cfg(feature = "postgres")]

@@ -26,6 +26,7 @@ const BOOTSTRAP: &str = include_str!("../sql/postgres/bootstrap.sql");
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../sql/postgres/migrations/0002_inbox.sql") },
+    Migration { version: 3, name: "audit", sql: include_str!("../sql/postgres/migrations/0003_audit.sql") },
 ];
 
 /// Nothing that somebody put into `public` is called by a migration.
@@ -51,10 +52,13 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/renew.sql"),
     include_str!("../sql/postgres/functions/release.sql"),
     include_str!("../sql/postgres/functions/repair_expired_leases.sql"),
+    include_str!("../sql/postgres/functions/choose_dead.sql"),
     include_str!("../sql/postgres/functions/redrive.sql"),
     include_str!("../sql/postgres/functions/discard.sql"),
+    include_str!("../sql/postgres/functions/skip.sql"),
     include_str!("../sql/postgres/functions/replay.sql"),
     include_str!("../sql/postgres/functions/configure_sink.sql"),
+    include_str!("../sql/postgres/functions/write_audit.sql"),
     include_str!("../sql/postgres/functions/partitions.sql"),
     include_str!("../sql/postgres/functions/receive_many.sql"),
     include_str!("../sql/postgres/functions/receive.sql"),
@@ -69,6 +73,7 @@ const VIEWS: &[(&str, &str)] = &[
     ("in_flight", include_str!("../sql/postgres/views/in_flight.sql")),
     ("dead_letters", include_str!("../sql/postgres/views/dead_letters.sql")),
     ("lanes", include_str!("../sql/postgres/views/lanes.sql")),
+    ("audit_log", include_str!("../sql/postgres/views/audit_log.sql")),
 ];
 
 /// The newest migration in this build.

@@ -7,11 +7,17 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::error::Error;
 use crate::inspect::DeadFilter;
+use crate::json;
+use crate::message::limit;
 use crate::store::Route;
 
 /// Dead letters or messages of one order, at most: whoever wants more orders again.
 pub const MAX_ORDER: u32 = 10_000;
+
+/// The fastest replay: beyond it a message would be due less than a microsecond after the one before.
+const MAX_PER_SECOND: u32 = 1_000_000;
 
 /// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,7 +44,7 @@ pub enum Order {
         /// The lane.
         lane: String,
     },
-    /// delivered → pending again, in the order of their ids.
+    /// delivered → pending again, in the order of their ids. What is pending or dead for the sink is left alone.
     Replay(ReplayOrder),
     /// A sink's messages wait.
     Pause {
@@ -53,11 +59,18 @@ pub enum Order {
     /// leased, lease ended or taken longer ago than this → pending or dead.
     UnclaimStuck {
         /// Longer ago than this.
+        #[serde(rename = "older_than_seconds", serialize_with = "json::seconds")]
         older_than: Duration,
     },
-    /// History older than this goes; the store's retention if `None`.
+    /// History older than this goes; the store's retention if `None`. In a store that deletes row by row at most
+    /// [`MAX_ORDER`] messages and as many dedupe keys go at once.
     Prune {
         /// Older than this.
+        #[serde(
+            rename = "older_than_seconds",
+            skip_serializing_if = "Option::is_none",
+            serialize_with = "json::seconds_if_given"
+        )]
         older_than: Option<Duration>,
     },
     /// New messages go to a sink.
@@ -78,18 +91,25 @@ pub struct ReplayOrder {
     /// To this sink.
     pub sink: String,
     /// Enqueued at this time or later.
+    #[serde(serialize_with = "json::time")]
     pub from: SystemTime,
     /// Enqueued before this time.
+    #[serde(serialize_with = "json::time")]
     pub to: SystemTime,
     /// Only of this namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Only of this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// At most this many a second: they become due one after the other.
+    /// At most this many a second: they become due one after the other, from now on or after the order before this one.
+    /// In a lane, what was enqueued meanwhile waits for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<NonZeroU32>,
-    /// Only after this message: where the order before this one ended.
+    /// Only after this message: [`Done::next`] of the order before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Uuid>,
-    /// At most this many.
+    /// At most this many messages are looked at.
     pub at_most: u32,
 }
 
@@ -98,7 +118,7 @@ pub struct ReplayOrder {
 pub struct Done {
     /// Deliveries that were changed; for a prune, partitions and rows; for a sink or a route, 1 or 0.
     pub affected: u64,
-    /// For a replay that met its limit: where the next order goes on.
+    /// For a replay that met its limit, whatever it changed: where the next order goes on.
     pub next: Option<Uuid>,
 }
 
@@ -117,6 +137,91 @@ impl Order {
             Self::Prune { .. } => "prune",
             Self::AddRoute { .. } => "add_route",
             Self::RemoveRoute { .. } => "remove_route",
+        }
+    }
+
+    /// Refuses what is out of range, whatever the store, and writes the order as the audit keeps it.
+    pub(crate) fn to_detail(&self, actor: &str) -> Result<String, Error> {
+        let refuse = |message: String| Err(Error::Refused { message, hint: None });
+        if actor.is_empty() || actor.len() > limit::NAME_BYTES || actor.contains('\0') {
+            return refuse(format!("actor must be 1 to {} bytes of text", limit::NAME_BYTES));
+        }
+        let (named, at_most) = match self {
+            Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
+            Self::Replay(replay) => (&None, Some(replay.at_most)),
+            _ => (&None, None),
+        };
+        if at_most.is_some_and(|at_most| !(1..=MAX_ORDER).contains(&at_most)) {
+            return refuse(format!("at_most must be between 1 and {MAX_ORDER}"));
+        }
+        if named.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
+            return refuse(format!("message_ids must be at most {MAX_ORDER}: order again for the rest"));
+        }
+        if matches!(self, Self::Replay(replay) if replay.per_second.is_some_and(|rate| rate.get() > MAX_PER_SECOND)) {
+            return refuse(format!("per_second must be between 1 and {MAX_PER_SECOND}"));
+        }
+        serde_json::to_string(self).or_else(|error| refuse(format!("the order cannot be written down: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn written(order: &Order) -> String {
+        order.to_detail("ann").expect("the order is in range")
+    }
+
+    #[test]
+    fn an_order_is_written_with_what_is_given() {
+        let died_from = Some(UNIX_EPOCH + Duration::from_millis(1_500));
+        let which = DeadFilter { sink: Some("s".to_owned()), died_from, ..DeadFilter::default() };
+        assert_eq!(
+            written(&Order::Redrive { which, at_most: 5 }),
+            r#"{"action":"redrive","which":{"sink":"s","died_from":"1970-01-01T00:00:01.5Z"},"at_most":5}"#
+        );
+        let older_than = Duration::from_mins(15);
+        assert_eq!(
+            written(&Order::UnclaimStuck { older_than }),
+            r#"{"action":"unclaim_stuck","older_than_seconds":900}"#
+        );
+        assert_eq!(written(&Order::Prune { older_than: None }), r#"{"action":"prune"}"#);
+        let older_than = Some(Duration::from_millis(2_500));
+        assert_eq!(written(&Order::Prune { older_than }), r#"{"action":"prune","older_than_seconds":2.5}"#);
+        let replay = ReplayOrder {
+            sink: "s".to_owned(),
+            from: UNIX_EPOCH,
+            to: UNIX_EPOCH + Duration::from_hours(1),
+            namespace: None,
+            topic: Some("t".to_owned()),
+            per_second: NonZeroU32::new(7),
+            after: None,
+            at_most: 1,
+        };
+        assert_eq!(
+            written(&Order::Replay(replay)),
+            r#"{"action":"replay","sink":"s","from":"1970-01-01T00:00:00Z","to":"1970-01-01T01:00:00Z","topic":"t","per_second":7,"at_most":1}"#
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_in_words() {
+        let redrive = |which: DeadFilter, at_most| Order::Redrive { which, at_most };
+        let many = DeadFilter { message_ids: Some(vec![Uuid::nil(); 10_001]), ..DeadFilter::default() };
+        let never = DeadFilter { died_to: Some(UNIX_EPOCH + Duration::from_secs(1 << 40)), ..DeadFilter::default() };
+        for (actor, order, words) in [
+            ("", Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
+            ("a\0b", Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
+            (&*"a".repeat(256), Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
+            ("ann", redrive(DeadFilter::default(), 0), "at_most must be between 1 and 10000"),
+            ("ann", redrive(DeadFilter::default(), 10_001), "at_most must be between 1 and 10000"),
+            ("ann", redrive(many, 1), "message_ids must be at most 10000"),
+            ("ann", redrive(never, 1), "a time is out of range"),
+        ] {
+            let error = order.to_detail(actor).expect_err(words);
+            assert!(error.to_string().contains(words), "{error}");
         }
     }
 }

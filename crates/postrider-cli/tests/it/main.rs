@@ -8,6 +8,7 @@ mod browser;
 mod config;
 mod deliver;
 mod demo;
+mod deployment;
 mod edge;
 mod enqueue;
 mod errors;

@@ -167,6 +167,23 @@ async fn a_batch_is_accepted_once() {
     }
 }
 
+/// Two sites may use the same name for a lane. Without a source nobody can tell them apart, so only the id decides.
+#[tokio::test]
+async fn a_lane_without_a_source_is_not_remembered() {
+    for outbox in outboxes().await {
+        let receiver = Receiver::start(&outbox, &[]);
+        let (mut late, mut early) = (event(9), event(1));
+        for event in [&mut late, &mut early] {
+            event.as_object_mut().unwrap().remove("source");
+        }
+        assert_eq!(receiver.send(&[late.clone()]).await, ["accepted"]);
+        assert_eq!(receiver.send(&[early]).await, ["accepted"], "a lower number of another site");
+        assert_eq!(receiver.send(&[late]).await, ["duplicate"]);
+        assert_eq!(drained(&outbox).len(), 2);
+        receiver.stop();
+    }
+}
+
 #[tokio::test]
 async fn a_bad_event_harms_no_neighbour() {
     for outbox in outboxes().await {

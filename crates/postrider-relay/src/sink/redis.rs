@@ -8,6 +8,7 @@ mod check;
 mod failure;
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use async_trait::async_trait;
 use postrider::Claimed;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, Pipeline, RedisResult,
-    ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _, Pipeline,
+    RedisResult, ServerErrorKind, TlsCertificates, Value,
 };
 use serde::Deserialize;
 
@@ -53,6 +54,15 @@ pub struct RedisOptions {
     /// The password, where it does not stand in the URL. Wins over one that does. Default: none.
     #[serde(default)]
     pub password: Option<Secret>,
+    /// A file of PEM certificates to trust instead of those of the system. Default: none.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// A file with our own certificate in PEM, for servers that ask for one; `client_key` goes with it. Default: none.
+    #[serde(default)]
+    pub client_cert: Option<PathBuf>,
+    /// The key of `client_cert`, a PEM file.
+    #[serde(default)]
+    pub client_key: Option<PathBuf>,
     /// The stream's key. Default `{topic}`.
     #[serde(default = "Template::topic")]
     pub stream: Template,
@@ -84,12 +94,30 @@ impl RedisOptions {
         Self {
             url: Secret::from(url),
             password: None,
+            ca: None,
+            client_cert: None,
+            client_key: None,
             stream: Template::topic(),
             max_len: None,
             max_message_bytes: max_message_bytes(),
             timeout: timeout(),
         }
     }
+}
+
+/// The files that are named; `None` if none is.
+fn certificates(options: &RedisOptions) -> Result<Option<TlsCertificates>, Error> {
+    let wrong = |reason: String| Error::Options { reason: format!("a Redis sink: {reason}") };
+    let file = |path: &PathBuf| {
+        std::fs::read(path).map_err(|error| wrong(format!("{} cannot be read: {error}", path.display())))
+    };
+    let client_tls = match (&options.client_cert, &options.client_key) {
+        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: file(cert)?, client_key: file(key)? }),
+        (None, None) => None,
+        _ => return Err(wrong("`client_cert` and `client_key` go together".to_owned())),
+    };
+    let root_cert = options.ca.as_ref().map(file).transpose()?;
+    Ok((client_tls.is_some() || root_cert.is_some()).then_some(TlsCertificates { client_tls, root_cert }))
 }
 
 /// A sink that appends to Redis streams.
@@ -130,7 +158,17 @@ impl RedisSink {
             tls::ensure_provider();
         }
         let address = info.addr().to_string();
-        let client = Client::open(info).map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
+        let certificates = certificates(&options)?;
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) && certificates.is_some() {
+            return Err(wrong(
+                "a Redis sink has certificates, and its URL asks for no TLS: write rediss://".to_owned(),
+            ));
+        }
+        let client = match certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates),
+            None => Client::open(info),
+        };
+        let client = client.map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
         Ok(Self {
             stream: options.stream,
             max_len: options.max_len,

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "_network")]
 mod answers;
+#[cfg(feature = "_network")]
+mod authority;
 mod file;
 #[cfg(feature = "http")]
 mod http;
@@ -13,9 +15,9 @@ mod mqtt;
 mod nats;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
-#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
-mod reader;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "_network")]
 mod throughput;
+#[cfg(feature = "full")]
+mod tls;

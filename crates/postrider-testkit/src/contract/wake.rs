@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::{Listener, SinkChange};
+use postrider::{Claim, Listener, Order, SinkChange};
 
 use super::Fixture;
 use super::hand::{Hand, message, token};
@@ -72,7 +72,7 @@ pub async fn an_empty_claim_is_no_news<F: Fixture>() {
     assert!(silence.is_err(), "nothing happened, and yet there is news");
 }
 
-/// Proves P8: release, redrive and resume make something due, and are heard.
+/// Proves P8: release, redrive, resume and skip make something due, and are heard.
 pub async fn what_makes_something_due_is_heard<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     other.put(message("t")).await;
@@ -88,5 +88,12 @@ pub async fn what_makes_something_due_is_heard<F: Fixture>() {
     other.configure_sink("default", SinkChange::pause()).await.expect("pause");
     settle_down(&mut listener).await;
     other.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hears(&mut listener).await;
+    other.put_lane("a", 2).await;
+    other.fail(&other.take(1).await).await;
+    other.fail(&other.take_as(&Claim { lane_run: 1, ..other.wants(1) }).await).await;
+    settle_down(&mut listener).await;
+    let skip = Order::Skip { sink: "default".to_owned(), lane: "a".to_owned() };
+    assert_eq!(other.operate("ann", &skip).await.expect("skip").affected, 1);
     hears(&mut listener).await;
 }

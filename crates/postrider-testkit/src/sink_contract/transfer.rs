@@ -41,21 +41,19 @@ pub async fn bytes_and_headers_arrive_exactly<D: Destination>() {
         let id = message.message_id.to_string();
         let found = arrived.iter().find(|arrived| arrived.message_id == id).expect("it arrived");
         assert!(found.body == message.content.as_bytes(), "{id}: {} bytes came", found.body.len());
-        assert_headers::<D>(&destination, message, found);
+        assert_headers(message, found);
     }
 }
 
-fn assert_headers<D: Destination>(destination: &D, message: &Claimed, found: &Arrived) {
+fn assert_headers(message: &Claimed, found: &Arrived) {
     let header = |name: &str| found.headers.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
     let tenant = message.tenant_id.map(|tenant| tenant.to_string());
     assert_eq!(header("postrider-tenant-id"), tenant);
     assert_eq!(header("postrider-topic").as_deref(), Some("orders"), "a producer cannot forge what is ours");
     assert_eq!(header("postrider-namespace").as_deref(), Some("shop"));
     assert_eq!(found.lane, message.lane.clone().zip(message.sequence_id));
-    if destination.carries_headers() {
-        assert_eq!(header("traceparent").as_ref(), message.headers.get("traceparent"));
-        assert_eq!(header("x-note").as_ref(), message.headers.get("x-note"));
-    }
+    assert_eq!(header("traceparent").as_ref(), message.headers.get("traceparent"));
+    assert_eq!(header("x-note").as_ref(), message.headers.get("x-note"));
     let expected = match &message.content {
         Content::Json(_) => "application/json",
         Content::Bytes(_) => message.content_type.as_deref().unwrap_or("application/octet-stream"),

@@ -50,8 +50,13 @@ grant execute on function :"schema".message_id_time(uuid) to :"control", :"audit
 
 grant execute on function
     :"schema".redrive(uuid[], boolean, text),
+    :"schema".redrive_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer),
     :"schema".discard(uuid[], text),
+    :"schema".discard_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer),
+    :"schema".skip(text, text),
     :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text),
+    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer),
+    :"schema".write_audit(text, text, jsonb, bigint),
     :"schema".unclaim_stuck(numeric),
     :"schema".repair_expired_leases(integer),
     :"schema".configure_sink(text, boolean, text),

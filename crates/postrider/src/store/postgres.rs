@@ -2,8 +2,10 @@
 //! and are not prepared, so everything works through a pooler in transaction mode. No row is written any other way.
 
 mod connect;
+mod dead;
 mod inspect;
 mod listen;
+mod operate;
 mod tls;
 
 use std::time::{Duration, SystemTime};
@@ -372,9 +374,10 @@ impl Store for PostgresStore {
         Ok(Box::new(listen::PostgresListener::connect(self).await?))
     }
 
-    async fn operate(&self, _actor: &str, _order: &Order) -> Result<Done, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error> {
+        operate::operate(self, actor, order).await
     }
+
     async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }

@@ -5,12 +5,14 @@
 mod bury;
 mod claim;
 mod complete;
+mod dead;
 pub(crate) mod input;
 mod inspect;
 mod listen;
 mod migrate;
 mod open;
 mod operate;
+mod order;
 mod session;
 pub(crate) mod statement;
 
@@ -22,7 +24,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use self::session::{Session, Thread};
-use self::statement::{execute, sql};
+use self::statement::sql;
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::inbox::{self, Event};
@@ -30,7 +32,7 @@ use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
 use crate::message::Message;
 use crate::operate::{Done, Order};
-use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
+use crate::store::{Listener, Pruned, Replay, Route, SinkChange, Store};
 
 pub use self::migrate::migrate;
 
@@ -122,12 +124,14 @@ impl Store for SqliteStore {
 
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error> {
         input::batch_size(batch_size)?;
-        self.write(move |session| operate::end_stale_leases(session, Some(batch_size), None)).await
+        self.write(move |session| session.write(|tx, now| operate::end_stale_leases(tx, now, Some(batch_size), None)))
+            .await
     }
 
     async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
         input::age(older_than)?;
-        self.write(move |session| operate::end_stale_leases(session, None, Some(older_than))).await
+        self.write(move |session| session.write(|tx, now| operate::end_stale_leases(tx, now, None, Some(older_than))))
+            .await
     }
 
     async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
@@ -152,13 +156,18 @@ impl Store for SqliteStore {
         // Batch by batch, each in its turn with whatever else the writer has to do.
         let mut next = Some(Uuid::nil());
         while let Some(after) = next {
-            let (deleted, last) =
-                self.write(move |session| operate::prune_messages(session, older_than, after)).await?;
+            let (deleted, last) = self
+                .write(move |session| {
+                    session.write(|tx, now| operate::prune_messages(tx, now, older_than, after, operate::PRUNE_BATCH))
+                })
+                .await?;
             pruned.rest_deleted += deleted;
             next = last;
         }
         loop {
-            let deleted = self.write(operate::prune_dedupe).await?;
+            let deleted = self
+                .write(|session| session.write(|tx, now| operate::prune_dedupe(tx, now, operate::PRUNE_BATCH)))
+                .await?;
             pruned.dedupe_deleted += deleted;
             if deleted < operate::PRUNE_BATCH as u64 {
                 return Ok(pruned);
@@ -203,29 +212,19 @@ impl Store for SqliteStore {
     async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
         input::sink(sink)?;
         let sink = sink.to_owned();
-        self.write(move |session| {
-            session.write(|tx, _| {
-                let on_dead = change.on_dead.map(OnDead::as_str);
-                execute(
-                    tx,
-                    sql!("configure_sink"),
-                    &[(":sink", &sink), (":paused", &change.paused), (":on_dead", &on_dead)],
-                )
-            })
-        })
-        .await?;
+        self.write(move |session| session.write(|tx, _| operate::configure_sink(tx, &sink, change))).await?;
         Ok(())
     }
 
     async fn add_route(&self, route: &Route) -> Result<bool, Error> {
         input::route(route)?;
         let route = route.clone();
-        self.write(move |session| change_route(session, sql!("add_route"), &route)).await
+        self.write(move |session| session.write(|tx, _| operate::change_route(tx, sql!("add_route"), &route))).await
     }
 
     async fn remove_route(&self, route: &Route) -> Result<bool, Error> {
         let route = route.clone();
-        self.write(move |session| change_route(session, sql!("remove_route"), &route)).await
+        self.write(move |session| session.write(|tx, _| operate::change_route(tx, sql!("remove_route"), &route))).await
     }
 
     /// Nobody needs to know who sleeps: a listener sees every commit.
@@ -244,9 +243,11 @@ impl Store for SqliteStore {
         Ok(Box::new(listener))
     }
 
-    async fn operate(&self, _actor: &str, _order: &Order) -> Result<Done, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error> {
+        let (actor, order) = (actor.to_owned(), order.clone());
+        self.write(move |session| order::carry_out(session, &actor, &order)).await
     }
+
     async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
@@ -256,13 +257,4 @@ impl Store for SqliteStore {
     async fn measure(&self) -> Result<bool, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
-}
-
-/// Whether something changed.
-fn change_route(session: &mut Session, sql: &str, route: &Route) -> Result<bool, Error> {
-    session.write(|tx, _| {
-        let changed =
-            execute(tx, sql, &[(":sink", &route.sink), (":topic", &route.topic), (":namespace", &route.namespace)])?;
-        Ok(changed > 0)
-    })
 }

@@ -221,3 +221,24 @@ fn max_response_bytes() -> usize {
 fn reference_header() -> String {
     "x-request-id".to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_do_nothing_is_refused() {
+        let plain = HttpOptions::new("http://127.0.0.1/".parse().expect("a template"));
+        let allow = vec!["10.0.0.0/8".parse().expect("a network")];
+        let batch = HttpBody::Batch;
+        for (options, refused) in [
+            (plain.clone(), false),
+            (HttpOptions { allow: allow.clone(), ..plain.clone() }, true),
+            (HttpOptions { allow, guard: Some(true), ..plain.clone() }, false),
+            (HttpOptions { lanes_in_order: true, ..plain.clone() }, true),
+            (HttpOptions { lanes_in_order: true, body: batch, ..plain }, false),
+        ] {
+            assert_eq!(options.look().is_err(), refused, "{options:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use rumqttc::mqttbytes::Error;
 use rumqttc::{ConnectReturnCode, ConnectionError, DisconnectReasonCode, PubAckReason, PubRecReason, StateError};
 
 use crate::sink::SinkFailure;
@@ -20,6 +21,10 @@ pub(super) fn of(error: &ConnectionError) -> SinkFailure {
         ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => hung_up(*reason_code),
         ConnectionError::MqttState(StateError::OutgoingPacketTooLarge { .. }) => {
             SinkFailure::terminal(SinkFailure::TOO_LARGE, said(error))
+        }
+        // A connection that breaks while something is read from it, or a certificate that the server does not take.
+        ConnectionError::MqttState(StateError::Deserialization(Error::Io(_))) => {
+            SinkFailure::retryable(SinkFailure::UNREACHABLE, said(error))
         }
         // An answer that MQTT 5 does not know, such as 0x95 to a publish, is one of these.
         ConnectionError::MqttState(StateError::Deserialization(_) | StateError::ProtocolViolation(_)) => {

@@ -80,12 +80,12 @@ impl Login {
     pub(super) fn new(options: &NatsOptions) -> Result<Self, Error> {
         let wrong = |reason: String| Error::Options { reason: format!("a NATS sink: {reason}") };
         let servers = servers(&options.servers)?;
-        let pair = match (&options.cert, &options.key) {
+        let pair = match (&options.client_cert, &options.client_key) {
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
             (None, None) => None,
-            _ => return Err(wrong("`cert` and `key` go together".to_owned())),
+            _ => return Err(wrong("`client_cert` and `client_key` go together".to_owned())),
         };
-        for path in options.ca.iter().chain(options.cert.iter()).chain(options.key.iter()) {
+        for path in options.ca.iter().chain(options.client_cert.iter()).chain(options.client_key.iter()) {
             std::fs::File::open(path).map_err(|error| wrong(format!("{} cannot be read: {error}", path.display())))?;
         }
         let address = servers.iter().map(|server| format!("{}:{}", server.host(), server.port()));

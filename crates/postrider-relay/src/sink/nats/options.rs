@@ -33,12 +33,12 @@ pub struct NatsOptions {
     /// Certificates to trust besides the system's, as PEM. Default: none.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// Our own certificate, as PEM, with `key`. Default: none.
+    /// Our own certificate, as PEM, with `client_key`. Default: none.
     #[serde(default)]
-    pub cert: Option<PathBuf>,
-    /// The key of `cert`, as PEM.
+    pub client_cert: Option<PathBuf>,
+    /// The key of `client_cert`, as PEM.
     #[serde(default)]
-    pub key: Option<PathBuf>,
+    pub client_key: Option<PathBuf>,
     /// Refuse to talk without TLS. Default false: it is used where the URL or the server asks for it.
     #[serde(default)]
     pub tls: bool,
@@ -86,8 +86,8 @@ impl NatsOptions {
             nkey: None,
             credentials: None,
             ca: None,
-            cert: None,
-            key: None,
+            client_cert: None,
+            client_key: None,
             tls: false,
             subject: Template::topic(),
             stream: None,

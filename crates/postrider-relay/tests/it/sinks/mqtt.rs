@@ -11,10 +11,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postrider::Claimed;
 use postrider_relay::{FailureClass, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Template};
-use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
-use postrider_testkit::{Broker as _, Consumer, Mosquitto, sink_contract};
+use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
+use postrider_testkit::{Arrival, Broker as _, Consumer, Mosquitto, sink_contract};
 
-use super::reader::Reader;
 use super::throughput::beside_a_bare_loop;
 
 /// What the server sends to a subscriber does not wait for the subscriber's answers.
@@ -24,18 +23,24 @@ const SELDOM_SAVED: (&str, &str) = ("autosave_on_changes", "false");
 
 struct Mqtt {
     server: Mosquitto,
-    reader: Reader,
+    consumer: Consumer,
 }
 
 impl Mqtt {
     async fn start_with(settings: &[(&str, &str)]) -> Self {
         let server = Mosquitto::start_with(&[], &[&[NO_LIMIT, SELDOM_SAVED], settings].concat()).await;
-        let reader = Reader::new(Consumer::mqtt(&server.url(), "reader", "orders/#").await);
-        Self { server, reader }
+        let consumer = Consumer::mqtt(&server.url(), "reader", "orders/#").await;
+        Self { server, consumer }
     }
 
     fn options(&self) -> MqttOptions {
         MqttOptions { url: Secret::from(self.server.url().as_str()), ..MqttOptions::default() }
+    }
+
+    /// As the consumer saw them, once there are so many different ones.
+    async fn arrivals(&self, different: usize) -> Vec<Arrival> {
+        until_arrived(&self.consumer, different).await;
+        self.consumer.arrived_so_far()
     }
 }
 
@@ -74,7 +79,7 @@ impl Destination for Mqtt {
     }
 
     async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        self.reader.arrived(different).await
+        until_arrived(&self.consumer, different).await
     }
 
     async fn refusals(&self) -> Vec<Refusal> {

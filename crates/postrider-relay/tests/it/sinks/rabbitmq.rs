@@ -8,24 +8,23 @@ use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use postrider::Claimed;
 use postrider_relay::{FailureClass, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template};
-use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
-use postrider_testkit::{Broker as _, Consumer, RabbitMq, sink_contract};
+use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
+use postrider_testkit::{Arrival, Broker as _, Consumer, RabbitMq, sink_contract};
 
-use super::reader::Reader;
 use super::throughput::beside_a_bare_loop;
 
 const EXCHANGE: &str = "events";
 
 struct Rabbit {
     server: RabbitMq,
-    reader: Reader,
+    consumer: Consumer,
 }
 
 impl Rabbit {
     async fn start_with(settings: &[(&str, &str)]) -> Self {
         let server = RabbitMq::start_with(settings).await;
-        let reader = Reader::new(Consumer::rabbitmq(&server.url(), EXCHANGE, "topic", "orders.#", "reader").await);
-        Self { server, reader }
+        let consumer = Consumer::rabbitmq(&server.url(), EXCHANGE, "topic", "orders.#", "reader").await;
+        Self { server, consumer }
     }
 
     fn options(&self) -> RabbitmqOptions {
@@ -34,6 +33,12 @@ impl Rabbit {
             exchange: Some(template(EXCHANGE)),
             ..RabbitmqOptions::default()
         }
+    }
+
+    /// As the consumer saw them, once there are so many different ones.
+    async fn arrivals(&self, different: usize) -> Vec<Arrival> {
+        until_arrived(&self.consumer, different).await;
+        self.consumer.arrived_so_far()
     }
 }
 
@@ -72,7 +77,7 @@ impl Destination for Rabbit {
     }
 
     async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        self.reader.arrived(different).await
+        until_arrived(&self.consumer, different).await
     }
 
     async fn refusals(&self) -> Vec<Refusal> {

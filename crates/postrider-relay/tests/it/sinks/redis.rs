@@ -61,7 +61,16 @@ impl Destination for RedisDestination {
         let plain: Arc<dyn Sink> = self.sink().await;
         let small = RedisOptions { max_message_bytes: 10, ..options(&self.redis) };
         let by_tenant = RedisOptions { stream: template("{tenant_id}"), ..options(&self.redis) };
+        let mut crowded = claimed("orders", "1");
+        crowded.headers = (0..3_600).map(|n| (format!("x-{n}"), n.to_string())).collect();
         vec![
+            Refusal {
+                why: "more headers than an entry takes",
+                sink: Arc::clone(&plain),
+                message: crowded,
+                code: SinkFailure::INVALID_HEADER,
+                class: FailureClass::Terminal,
+            },
             Refusal {
                 why: "the stream's key holds a string",
                 sink: Arc::clone(&plain),

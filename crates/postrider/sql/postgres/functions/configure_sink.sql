@@ -4,28 +4,33 @@
 create or replace function :"schema".configure_sink(
     sink text, paused boolean default null, on_dead text default null
 )
-    returns void
+    returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
+declare
+    v_changed boolean;
 begin
     if configure_sink.sink is null or configure_sink.sink = '' or octet_length(configure_sink.sink) > 255 then
         raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
     elsif configure_sink.on_dead not in ('park', 'skip') then
         raise exception 'on_dead must be park or skip' using errcode = '22023';
     end if;
-    insert into sink as s (name, paused, on_dead)
-    values (configure_sink.sink, coalesce(configure_sink.paused, false), coalesce(configure_sink.on_dead, 'park'))
-    on conflict (name) do update
-    set paused = coalesce(configure_sink.paused, s.paused), on_dead = coalesce(configure_sink.on_dead, s.on_dead);
+    insert into sink (name) values (configure_sink.sink) on conflict (name) do nothing;
+    update sink s
+    set paused = coalesce(configure_sink.paused, s.paused), on_dead = coalesce(configure_sink.on_dead, s.on_dead)
+    where s.name = configure_sink.sink
+      and (s.paused <> configure_sink.paused or s.on_dead <> configure_sink.on_dead);
+    v_changed := found;
     if configure_sink.paused is false then
         perform notify_sleepers();
     end if;
+    return v_changed;
 end
 $$;
 comment on function :"schema".configure_sink(text, boolean, text) is
-    'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped.';
+    'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped. False: it was so already.';
 
 create or replace function :"schema".add_route(sink text, topic text default '*', namespace text default '*')
     returns boolean

@@ -11,16 +11,72 @@ create or replace function :"schema".discard(message_ids uuid[], sink text defau
 as $$
 #variable_conflict use_column
 declare
-    v_count integer;
+    v_ids    uuid[];
+    v_sinks  text[];
 begin
     if discard.message_ids is null then
         raise exception 'message_ids must not be null' using errcode = '22023';
     end if;
+    select array_agg(l.message_id), array_agg(l.sink) into v_ids, v_sinks
+    from (select distinct i.id from unnest(discard.message_ids) i (id)) i
+    join dead_letter l on l.message_id = i.id
+    where discard.sink is null or l.sink = discard.sink;
+    return discard_letters(v_ids, v_sinks);
+end
+$$;
+comment on function :"schema".discard(uuid[], text) is 'Gives up dead letters for good; returns how many.';
+
+-- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
+-- wants all calls again until it returns 0. What is not given does not matter; nothing given means every dead letter.
+-- Locks: see choose_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
+create or replace function :"schema".discard_matching(
+    message_ids  uuid[]      default null,
+    sink         text        default null,
+    namespace    text        default null,
+    topic        text        default null,
+    tenant_id    uuid        default null,
+    lane         text        default null,
+    reason       text        default null,
+    error_code   text        default null,
+    died_from    timestamptz default null,
+    died_to      timestamptz default null,
+    at_most      integer     default 1000
+)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_chosen record;
+begin
+    select c.letter_ids, c.letter_sinks into v_chosen
+    from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
+                     at_most) c;
+    return discard_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+end
+$$;
+comment on function :"schema".discard_matching(
+    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer) is
+    'Gives up the oldest dead letters of a kind for good; returns how many.';
+
+-- What both do, for pairs of message and sink. Internal.
+create or replace function :"schema".discard_letters(message_ids uuid[], sinks text[])
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    v_count integer;
+begin
     with chosen as materialized (
         select l.message_id, l.sink, l.parked
-        from (select distinct i.id from unnest(discard.message_ids) i (id)) i
-        join dead_letter l on l.message_id = i.id
-        where discard.sink is null or l.sink = discard.sink
+        from unnest(discard_letters.message_ids, discard_letters.sinks) i (id, sink)
+        join dead_letter l on l.message_id = i.id and l.sink = i.sink
         order by l.message_id, l.sink
         for update of l
     ),
@@ -38,4 +94,4 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".discard(uuid[], text) is 'Gives up dead letters for good; returns how many.';
+comment on function :"schema".discard_letters(uuid[], text[]) is 'Internal: what discard and discard_matching do.';

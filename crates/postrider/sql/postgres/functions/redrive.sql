@@ -16,22 +16,78 @@ create or replace function :"schema".redrive(
 as $$
 #variable_conflict use_column
 declare
-    v_now    constant timestamptz := clock_timestamp();
     v_ids    uuid[];
-    v_count  integer;
+    v_sinks  text[];
 begin
     if (redrive.message_ids is not null) = coalesce(redrive.all_dead, false) then
         raise exception 'name message_ids or say all_dead => true, exactly one' using errcode = '22023';
     end if;
     if redrive.all_dead then
-        v_ids := array(select l.message_id from dead_letter l where redrive.sink is null or l.sink = redrive.sink);
+        select array_agg(l.message_id), array_agg(l.sink) into v_ids, v_sinks
+        from dead_letter l where redrive.sink is null or l.sink = redrive.sink;
     else
-        v_ids := redrive.message_ids;
-    end if;
-    with chosen as materialized (
-        select l.* from (select distinct i.id from unnest(v_ids) i (id)) i
+        select array_agg(l.message_id), array_agg(l.sink) into v_ids, v_sinks
+        from (select distinct i.id from unnest(redrive.message_ids) i (id)) i
         join dead_letter l on l.message_id = i.id
-        where redrive.sink is null or l.sink = redrive.sink
+        where redrive.sink is null or l.sink = redrive.sink;
+    end if;
+    return redrive_letters(v_ids, v_sinks);
+end
+$$;
+comment on function :"schema".redrive(uuid[], boolean, text) is
+    'Puts dead letters back to pending with a new attempt budget; returns how many.';
+
+-- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
+-- wants all calls again until it returns 0. What is not given does not matter; nothing given means every dead letter.
+-- Locks: see choose_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
+create or replace function :"schema".redrive_matching(
+    message_ids  uuid[]      default null,
+    sink         text        default null,
+    namespace    text        default null,
+    topic        text        default null,
+    tenant_id    uuid        default null,
+    lane         text        default null,
+    reason       text        default null,
+    error_code   text        default null,
+    died_from    timestamptz default null,
+    died_to      timestamptz default null,
+    at_most      integer     default 1000
+)
+    returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_chosen record;
+begin
+    select c.letter_ids, c.letter_sinks into v_chosen
+    from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
+                     at_most) c;
+    return redrive_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+end
+$$;
+comment on function :"schema".redrive_matching(
+    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer) is
+    'Puts the oldest dead letters of a kind back to pending; returns how many.';
+
+-- What both do, for pairs of message and sink. Internal.
+create or replace function :"schema".redrive_letters(message_ids uuid[], sinks text[])
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    v_now    constant timestamptz := clock_timestamp();
+    v_count  integer;
+begin
+    with chosen as materialized (
+        select l.* from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
+        join dead_letter l on l.message_id = i.id and l.sink = i.sink
         order by l.message_id, l.sink
         for update of l
     ),
@@ -60,8 +116,7 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".redrive(uuid[], boolean, text) is
-    'Puts dead letters back to pending with a new attempt budget; returns how many.';
+comment on function :"schema".redrive_letters(uuid[], text[]) is 'Internal: what redrive and redrive_matching do.';
 
 -- How far into a lane a lease may reach that this statement cannot see yet (a claim that is just being committed): a
 -- claim takes at most 10,000 of a lane, in front of which as many may have come back. What is put in front of the lane

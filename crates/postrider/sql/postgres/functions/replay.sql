@@ -16,52 +16,104 @@ create or replace function :"schema".replay(
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
-declare
-    v_count integer;
-    v_ids   uuid[];
 begin
-    if replay.sink is null or replay.sink = '' or octet_length(replay.sink) > 255 then
-        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif num_nonnulls(replay.enqueued_from, replay.enqueued_to) <> (case when replay.message_ids is null then 2 else 0 end) then
-        raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
-    end if;
-    perform refuse_stale_snapshot();
-    with chosen as materialized (
-        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
-        from message m
-        where (replay.message_ids is null or m.id = any (replay.message_ids))
-          and (replay.enqueued_from is null or m.id >= message_id_floor(replay.enqueued_from))
-          and (replay.enqueued_to is null or m.id < message_id_floor(replay.enqueued_to))
-          and (replay.namespace is null or m.namespace = replay.namespace)
-          and (replay.topic is null or m.topic = replay.topic)
-          and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay.sink)
-    ),
-    put as (
-        insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
-        select f.id, clock_timestamp(), f.priority, f.sequence_id, f.tenant_id, replay.sink, f.lane,
-               max(case when f.nth = 1 and f.lane is not null then lane_reach(replay.sink, f.lane) end)
-                   over (partition by f.lane)
-        from (select c.*, row_number() over (partition by c.lane) as nth from chosen c) f
-        order by f.id
-        on conflict do nothing
-        returning d.message_id
-    )
-    select array_agg(p.message_id) into v_ids from put p;
-
-    -- The insert may have waited for a completion that was just being committed. What that one wrote is seen now: a
-    -- dead letter keeps its message, and attempt numbers go on after the last.
-    delete from delivery d using dead_letter l
-    where d.message_id = any (v_ids) and d.sink = replay.sink and l.message_id = d.message_id and l.sink = d.sink;
-    update delivery d
-    set attempt_no = coalesce((select max(a.attempt_no) from attempt a
-                               where a.message_id = d.message_id and a.sink = replay.sink), 0)
-    where d.message_id = any (v_ids) and d.sink = replay.sink;
-    get diagnostics v_count = row_count;
-    if v_count > 0 then
-        perform notify_sleepers();
-    end if;
-    return v_count;
+    return (select b.replayed
+            from replay_batch(replay.message_ids, replay.sink, replay.enqueued_from, replay.enqueued_to,
+                              replay.namespace, replay.topic) b);
 end
 $$;
 comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text) is
     'Delivers messages again to a sink; returns how many.';
+
+-- The same in steps, in the order of ids, and at a rate. `at_most`: looks at no more than this many messages; next_id is
+-- where the next call goes on, with after_id, and null when there is no more. `per_second`: they become due one after
+-- the other, from now on, or from where the call before this one ended. Zero with a next_id: go on.
+create or replace function :"schema".replay_batch(
+    message_ids    uuid[]      default null,
+    sink           text        default 'default',
+    enqueued_from  timestamptz default null,
+    enqueued_to    timestamptz default null,
+    namespace      text        default null,
+    topic          text        default null,
+    after_id       uuid        default null,
+    at_most        integer     default null,
+    per_second     integer     default null,
+    out replayed   integer,
+    out next_id    uuid
+)
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_start   timestamptz := clock_timestamp();
+    v_step    interval;
+    v_chosen  uuid[];
+    v_ids     uuid[];
+begin
+    if replay_batch.sink is null or replay_batch.sink = '' or octet_length(replay_batch.sink) > 255 then
+        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
+    elsif num_nonnulls(replay_batch.enqueued_from, replay_batch.enqueued_to)
+          <> (case when replay_batch.message_ids is null then 2 else 0 end)
+    then
+        raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
+    elsif replay_batch.at_most not between 1 and 10000 then
+        raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
+    elsif replay_batch.per_second not between 1 and 1000000 then
+        raise exception 'per_second must be between 1 and 1000000' using errcode = '22023';
+    end if;
+    perform refuse_stale_snapshot();
+    v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
+    if replay_batch.per_second is not null and replay_batch.after_id is not null then
+        -- As long as the last one of the call before waits, it says when that call's messages are all due.
+        v_start := greatest(v_start, (select d.due_at + v_step from delivery d
+                                      where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
+                                        and d.due_at < 'infinity'));
+    end if;
+    with chosen as materialized (
+        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
+        from message m
+        where (replay_batch.message_ids is null or m.id = any (replay_batch.message_ids))
+          and (replay_batch.enqueued_from is null or m.id >= message_id_floor(replay_batch.enqueued_from))
+          and (replay_batch.enqueued_to is null or m.id < message_id_floor(replay_batch.enqueued_to))
+          and (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
+          and (replay_batch.topic is null or m.topic = replay_batch.topic)
+          and (replay_batch.after_id is null or m.id > replay_batch.after_id)
+          and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
+        order by m.id
+        limit replay_batch.at_most
+    ),
+    put as (
+        insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
+        select f.id, v_start + (f.place - 1) * v_step, f.priority, f.sequence_id, f.tenant_id, replay_batch.sink, f.lane,
+               max(case when f.nth = 1 and f.lane is not null then lane_reach(replay_batch.sink, f.lane) end)
+                   over (partition by f.lane)
+        from (select c.*, row_number() over (order by c.id) as place, row_number() over (partition by c.lane) as nth
+              from chosen c) f
+        order by f.id
+        on conflict do nothing
+        returning d.message_id
+    )
+    select (select array_agg(c.id order by c.id) from chosen c), (select array_agg(p.message_id) from put p)
+    into v_chosen, v_ids;
+    if cardinality(v_chosen) = replay_batch.at_most then
+        next_id := v_chosen[cardinality(v_chosen)];
+    end if;
+
+    -- The insert may have waited for a completion that was just being committed. What that one wrote is seen now: a
+    -- dead letter keeps its message, and attempt numbers go on after the last.
+    delete from delivery d using dead_letter l
+    where d.message_id = any (v_ids) and d.sink = replay_batch.sink and l.message_id = d.message_id and l.sink = d.sink;
+    update delivery d
+    set attempt_no = coalesce((select max(a.attempt_no) from attempt a
+                               where a.message_id = d.message_id and a.sink = replay_batch.sink), 0)
+    where d.message_id = any (v_ids) and d.sink = replay_batch.sink;
+    get diagnostics replayed = row_count;
+    if replayed > 0 then
+        perform notify_sleepers();
+    end if;
+end
+$$;
+comment on function :"schema".replay_batch(
+    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer) is
+    'Delivers messages again to a sink, in steps and at a rate; returns how many, and where to go on.';

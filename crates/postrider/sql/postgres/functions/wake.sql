@@ -34,7 +34,8 @@ as $$
 $$;
 comment on function :"schema".woke(text) is 'A relay says that it is awake: producers need not notify it.';
 
--- Internal: called by whatever makes something due: enqueue, release, repair, redrive, discard, replay, resume. The channel is `<schema>.due`.
+-- Internal: called by whatever makes something due: enqueue, release, repair, redrive, discard, skip,
+-- replay, resume. The channel is `<schema>.due`.
 create or replace function :"schema".notify_sleepers()
     returns void
     language plpgsql

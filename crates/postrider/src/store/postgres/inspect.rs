@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
-use super::PostgresStore;
+use super::{PostgresStore, dead};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
@@ -123,24 +123,28 @@ impl Inspect for PostgresStore {
     async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
-    async fn dead_letters(&self, _filter: &DeadFilter, _page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+        dead::dead_letters(self, filter, page).await
     }
-    async fn dead_groups(&self, _filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
+        dead::dead_groups(self, filter).await
     }
-    async fn count_dead(&self, _filter: &DeadFilter) -> Result<u64, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        dead::count_dead(self, filter).await
     }
+
     async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
     async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
-    async fn audit(&self, _before: Option<i64>, _limit: u32) -> Result<Vec<AuditRecord>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
+        dead::audit(self, before, limit).await
     }
+
     async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }

@@ -53,6 +53,10 @@ pub(super) fn sink(sink: &str) -> Result<(), Error> {
     refuse(is_name(sink), "sink must be 1 to 255 bytes of text")
 }
 
+pub(super) fn lane(sink: &str, lane: &str) -> Result<(), Error> {
+    refuse(is_name(sink) && is_name(lane), "sink and lane must each be 1 to 255 bytes of text")
+}
+
 pub(super) fn lease(lease: Duration) -> Result<(), Error> {
     refuse(lease.as_micros() > 0 && lease <= LONGEST_LEASE, "lease_seconds must be more than 0 and at most 86400")
 }

@@ -8,9 +8,9 @@ use rusqlite::{Row, ToSql, Transaction};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::SqliteStore;
 use super::claim::not_json;
 use super::statement::{all, first, sql, time};
+use super::{SqliteStore, dead};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
@@ -57,24 +57,31 @@ impl Inspect for SqliteStore {
     async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
-    async fn dead_letters(&self, _filter: &DeadFilter, _page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.reader.run(move |session| session.read(|tx, _| dead::list(tx, &filter, &page))).await
     }
-    async fn dead_groups(&self, _filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, _| dead::group(tx, &filter))).await
     }
-    async fn count_dead(&self, _filter: &DeadFilter) -> Result<u64, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, _| dead::count(tx, &filter))).await
     }
+
     async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
     async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }
-    async fn audit(&self, _before: Option<i64>, _limit: u32) -> Result<Vec<AuditRecord>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
+        self.reader.run(move |session| session.read(|tx, _| dead::audit(tx, before, limit))).await
     }
+
     async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
         Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
     }

@@ -21,6 +21,7 @@ const BOOTSTRAP: &str = include_str!("../../../sql/sqlite/bootstrap.sql");
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../../../sql/sqlite/migrations/0002_inbox.sql") },
+    Migration { version: 3, name: "audit", sql: include_str!("../../../sql/sqlite/migrations/0003_audit.sql") },
 ];
 
 /// In the order they are made.
@@ -34,6 +35,7 @@ const VIEWS: &[(&str, &str)] = &[
     ("outbox_in_flight", include_str!("../../../sql/sqlite/views/in_flight.sql")),
     ("outbox_dead_letters", include_str!("../../../sql/sqlite/views/dead_letters.sql")),
     ("outbox_lanes", include_str!("../../../sql/sqlite/views/lanes.sql")),
+    ("outbox_audit_log", include_str!("../../../sql/sqlite/views/audit_log.sql")),
 ];
 
 /// Makes or updates the outbox's tables in this connection's main database, beside the application's own. Refuses a file

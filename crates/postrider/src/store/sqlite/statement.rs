@@ -17,6 +17,17 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
+/// The text of a statement file about the dead letters that a filter means: behind `matching_dead.sql`.
+macro_rules! dead_sql {
+    ($name:literal) => {
+        concat!(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/matching_dead.sql")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
+        )
+    };
+}
+pub(super) use dead_sql;
+
 /// Runs a statement that writes; how many rows it wrote.
 pub(crate) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
     Ok(connection.prepare_cached(sql)?.execute(parameters)?)

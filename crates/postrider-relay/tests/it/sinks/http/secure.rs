@@ -1,52 +1,19 @@
 //! TLS: whom the sink trusts, whom it shows a certificate, HTTP/2, and what a look at a receiver finds.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use postrider_relay::{FailureClass, HttpOptions, HttpSink, Level, Secret, Sink as _, SinkFailure, WebhookOptions};
 use postrider_testkit::sink_contract::claimed;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::super::authority::Authority;
 use super::receiver::{Receiver, Reply};
 use super::{delivered, failed, options, sink};
 
-/// An authority with files for a client.
-struct Authority {
-    directory: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
 impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
-        let authority = Self { directory: tempfile::tempdir().expect("a directory"), issuer };
-        authority.write("ca.pem", &authority.issuer.pem());
-        authority
-    }
-
-    fn write(&self, name: &str, pem: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::write(&path, pem).expect("a file");
-        path
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn issue(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new([name.to_owned()]).expect("a name");
-        (params.signed_by(&key, &self.issuer).expect("a certificate"), key)
-    }
-
     /// The certificate of a server at this name; `mutual`: it asks clients for theirs.
     fn server(&self, name: &str, mutual: bool) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -32,7 +32,7 @@ async fn paho_reads_the_same_properties() {
         message.headers.insert("x-grüße".to_owned(), "ü \u{1F40E}".to_owned());
         let sink = sink(MqttOptions { qos, topic: template("orders/{topic}"), ..mqtt.options() });
         assert!(delivered(&deliver_one(&*sink, &message).await), "at quality {qos}");
-        let arrival = mqtt.reader.arrivals(different).await.pop().expect("it arrived");
+        let arrival = mqtt.arrivals(different).await.pop().expect("it arrived");
         assert_eq!(arrival.subject, "orders/placed");
         assert_eq!(arrival.header("mqtt.ContentType"), Some("application/json"));
         assert_eq!(arrival.header("x-grüße"), Some("ü \u{1F40E}"));

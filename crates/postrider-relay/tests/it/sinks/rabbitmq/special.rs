@@ -48,7 +48,7 @@ async fn pika_reads_the_same_properties() {
     let mut message = claimed("orders.placed", "{}");
     message.headers.insert("x-grüße".to_owned(), "ü \u{1F40E}".to_owned());
     assert!(delivered(&deliver_one(&*rabbit.sink().await, &message).await));
-    let arrival = rabbit.reader.arrivals(1).await.remove(0);
+    let arrival = rabbit.arrivals(1).await.remove(0);
     let seconds = message.occurred_at.duration_since(UNIX_EPOCH).expect("after 1970").as_secs().to_string();
     assert_eq!(arrival.subject, "orders.placed", "the routing key");
     for (name, value) in [

@@ -1,0 +1,247 @@
+//! What `deploy/` promises, tried with the programs that read it: units by systemd, manifests by their schemas, every command
+//! line by the binary itself. Then what it is for: a service manager is told, and an update one by one delivers nothing twice.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use postrider_testkit::python;
+
+use crate::support::{command, run, sql};
+
+/// Longer than anything here takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(deploy(name)).unwrap()
+}
+
+/// With the binary of this build, which is where the units expect the installed one.
+fn unit(directory: &Path, name: &str) -> PathBuf {
+    let text = read(&format!("systemd/{name}")).replace("/usr/local/bin/postrider", env!("CARGO_BIN_EXE_postrider"));
+    let copy = directory.join(name);
+    std::fs::write(&copy, text).unwrap();
+    copy
+}
+
+#[test]
+fn systemd_takes_the_units() {
+    let directory = tempfile::tempdir().unwrap();
+    let units = ["postrider.service", "postrider-drain.service", "postrider-drain.timer"]
+        .map(|name| unit(directory.path(), name));
+    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(units).output();
+    let verified = verified.unwrap_or_else(|error| panic!("systemd-analyze: {error}; install it with ./scripts/setup"));
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && said.is_empty(), "{said}");
+}
+
+#[tokio::test]
+async fn kubernetes_takes_the_manifests() {
+    let program = "
+import pathlib, sys, yaml, kubernetes_validate
+folder = pathlib.Path(sys.argv[1])
+named = yaml.safe_load((folder / 'kustomization.yaml').read_text())
+files = {file.name for file in folder.glob('*.yaml')} - {'kustomization.yaml'}
+assert set(named['resources']) == files, (named['resources'], files)
+for generator in named['configMapGenerator']:
+    for file in generator['files']:
+        assert (folder / file).is_file(), file
+for file in sorted(files):
+    for document in yaml.safe_load_all((folder / file).read_text()):
+        for version in ('1.28', '1.33'):
+            kubernetes_validate.validate(document, version, strict=True)
+        print(document['kind'])
+";
+    let ran = python(program, &[deploy("kubernetes").to_str().unwrap()], b"").await;
+    assert!(ran.status.success(), "{}", ran.stderr);
+    assert_eq!(ran.stdout.lines().filter(|kind| *kind == "Deployment").count(), 1, "{}", ran.stdout);
+}
+
+/// An option that was renamed would be found by whoever deploys.
+#[tokio::test]
+async fn every_command_line_is_one_the_binary_knows() {
+    let program = "
+import json, pathlib, sys, yaml
+folder = pathlib.Path(sys.argv[1])
+lines = []
+def walk(value):
+    if isinstance(value, dict):
+        for key in ('args', 'command'):
+            if isinstance(value.get(key), list):
+                lines.append(value[key])
+        for child in value.values():
+            walk(child)
+    elif isinstance(value, list):
+        for child in value:
+            walk(child)
+for file in [folder / 'compose.yaml', *sorted((folder / 'kubernetes').glob('*.yaml'))]:
+    for document in yaml.safe_load_all(file.read_text()):
+        walk(document)
+for file in sorted((folder / 'systemd').glob('*.service')):
+    for line in file.read_text().splitlines():
+        if line.startswith('ExecStart='):
+            lines.append(line.split()[1:])
+print(json.dumps(lines))
+";
+    let ran = python(program, &[deploy("").to_str().unwrap()], b"").await;
+    assert!(ran.status.success(), "{}", ran.stderr);
+    let lines: Vec<Vec<String>> = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(lines.len() >= 7, "{lines:?}");
+    for line in lines {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let known = command(&line).arg("--help").output().unwrap();
+        assert!(known.status.success(), "{line:?}: {}", String::from_utf8_lossy(&known.stderr));
+    }
+}
+
+#[test]
+fn the_example_configuration_is_good() {
+    let file = deploy("kubernetes/postrider.toml");
+    let checked = command(&["config", "check", "--config", file.to_str().unwrap()]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn the_image_is_made_of_what_is_there() {
+    let text = read("Dockerfile");
+    let copied = text.lines().filter_map(|line| line.strip_prefix("COPY ")).filter(|line| !line.starts_with("--from"));
+    let sources = copied.flat_map(|line| line.split(' ').rev().skip(1).collect::<Vec<_>>());
+    let mut found = 0;
+    for source in sources {
+        assert!(deploy("..").join(source).exists(), "{source}");
+        assert!(
+            read("Dockerfile.dockerignore").lines().any(|line| line == format!("!{source}")),
+            "{source} is ignored"
+        );
+        found += 1;
+    }
+    assert_eq!(found, 3);
+    assert!(text.contains("\nUSER 10001"), "it runs without rights");
+}
+
+/// Proves H6, H8: every job of the pg_cron recipe is a statement that this outbox takes.
+#[tokio::test]
+async fn every_scheduled_statement_works() {
+    let database = postrider_testkit::database().await;
+    let recipe = read("pg_cron.sql");
+    let jobs: Vec<&str> = recipe
+        .lines()
+        .filter(|line| line.starts_with("select cron.schedule"))
+        .filter_map(|line| line.split("'select ").nth(1)?.strip_suffix("');"))
+        .collect();
+    assert_eq!(jobs.len(), 4, "{jobs:?}");
+    for job in jobs {
+        sql(&database, &format!("select {job}")).await;
+    }
+}
+
+/// Proves E10: the five walks of an edge forwarder, with three relay processes.
+#[tokio::test]
+async fn the_five_walks_go_well() {
+    let database = postrider_testkit::database().await;
+    let script = deploy("../scripts/verify-edge");
+    let walked = tokio::process::Command::new(&script)
+        .env("DATABASE_URL", database.url())
+        .env("POSTRIDER", env!("CARGO_BIN_EXE_postrider"))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    let [said, wrong] = [&walked.stdout, &walked.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(walked.status.success(), "{said}\n{wrong}");
+    assert!(said.contains("all five walks went well"), "{said}");
+}
+
+/// A service manager that asked is told when it delivers and when it stops.
+#[tokio::test]
+async fn a_service_manager_is_told() {
+    let database = postrider_testkit::database().await;
+    let directory = tempfile::tempdir().unwrap();
+    let address = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = || {
+        let mut words = [0; 4096];
+        let length = socket.recv(&mut words).unwrap();
+        String::from_utf8(words[..length].to_vec()).unwrap()
+    };
+    let mut relay = command(&["run", "--listen", "none"]);
+    relay.env("DATABASE_URL", database.url()).env("NOTIFY_SOCKET", &address);
+    let mut relay = relay.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ready = heard();
+    assert!(ready.lines().any(|line| line == "READY=1"), "{ready}");
+    terminate(&relay);
+    let stopping = heard();
+    assert!(stopping.lines().any(|line| line == "STOPPING=1"), "{stopping}");
+    assert!(relay.wait().unwrap().success());
+}
+
+fn terminate(child: &Child) {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+}
+
+/// A relay whose lines of stdout are what it delivered.
+fn relay(url: &str, name: &str) -> Child {
+    let mut command = command(&["run", "--listen", "none", "--worker-id", name, "--batch-size", "20"]);
+    let mut child = command.env("DATABASE_URL", url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = said.skip_while(|line| !line.contains("delivering"));
+    assert!(said.next().is_some(), "{name} did not start");
+    std::thread::spawn(move || said.for_each(drop));
+    child
+}
+
+/// What a deployment does: a new one first, then an old one is told to stop, until all are new. Under load every message
+/// arrives exactly once.
+#[tokio::test]
+async fn an_update_one_by_one_delivers_nothing_twice() {
+    const MESSAGES: usize = 6_000;
+    let database = postrider_testkit::database().await;
+    let url = database.url();
+    let (arrived, arrivals) = std::sync::mpsc::channel::<String>();
+    let start = |name: &str| {
+        let mut child = relay(&url, name);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let arrived = arrived.clone();
+        std::thread::spawn(move || lines.for_each(|line| drop(arrived.send(line))));
+        child
+    };
+    let mut old: Vec<Child> = (1..=3).map(|n| start(&format!("old-{n}"))).collect();
+    let enqueue = format!(
+        "select count(*) from generate_series(1, {}) as n, lateral outbox.enqueue('t', to_jsonb(n), lane => 'lane-' || n % 50)",
+        MESSAGES / 3
+    );
+    let mut new = Vec::new();
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let mut note = |line: String| {
+        let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+        *times.entry(message["message_id"].as_str().unwrap().to_owned()).or_default() += 1;
+        times.len()
+    };
+    for n in 1..=3 {
+        sql(&database, &enqueue).await;
+        new.push(start(&format!("new-{n}")));
+        // In the middle of the work.
+        note(arrivals.recv_timeout(PATIENCE).unwrap());
+        let mut leaving = old.remove(0);
+        terminate(&leaving);
+        assert!(leaving.wait().unwrap().success());
+    }
+    while note(arrivals.recv_timeout(PATIENCE).unwrap()) < MESSAGES {}
+    for child in &mut new {
+        terminate(child);
+        assert!(child.wait().unwrap().success());
+    }
+    drop(arrived);
+    arrivals.into_iter().for_each(|line| drop(note(line)));
+    assert_eq!(times.values().filter(|times| **times > 1).count(), 0, "nothing came twice");
+    assert_eq!(run(&database, &["status", "--json"]).json()["sinks"][0]["pending"], 0);
+}

@@ -1,0 +1,136 @@
+//! Brokers that speak TLS and ask for a certificate: each sink trusts the authority it is told to and shows what it was
+//! given, and sends nothing where it does not trust.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use postrider_relay::{
+    FailureClass, MqttOptions, MqttSink, NatsOptions, NatsSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink,
+    Secret, Sink, SinkFailure, Template,
+};
+use postrider_testkit::sink_contract::{claimed, deliver};
+use postrider_testkit::{Mosquitto, Nats, RabbitMq, Redis};
+
+use super::answers::{assert_delivered, failure};
+use super::authority::Authority;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// The trusted one delivers; the other says why it does not, and may be tried again.
+async fn assert_trust_decides(trusting: Arc<dyn Sink>, other: Arc<dyn Sink>) {
+    assert_delivered(&deliver(&*trusting, &[claimed("orders", "1")]).await);
+    let verdicts = deliver(&*other, &[claimed("orders", "1")]).await;
+    let failure = failure(&verdicts);
+    assert_eq!(
+        (failure.code.as_str(), failure.class),
+        (SinkFailure::UNREACHABLE, FailureClass::Retryable),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn redis_with_certificates_on_both_sides() {
+    let (ours, stranger) = (Authority::new(), Authority::new());
+    let [cert, key] = ours.files("localhost");
+    let [client_cert, client_key] = ours.files("relay");
+    let port = free_port();
+    let ca = ours.path("ca.pem");
+    let _redis = Redis::start_with(&[
+        ("tls-port", &port.to_string()),
+        ("tls-cert-file", text(&cert)),
+        ("tls-key-file", text(&key)),
+        ("tls-ca-cert-file", text(&ca)),
+    ])
+    .await;
+    let options = |ca: &Authority| RedisOptions {
+        ca: Some(ca.path("ca.pem")),
+        client_cert: Some(client_cert.clone()),
+        client_key: Some(client_key.clone()),
+        ..RedisOptions::new(&format!("rediss://localhost:{port}"))
+    };
+    let sink = |options| Arc::new(RedisSink::new(options).expect("good options"));
+    assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;
+    let nameless = RedisOptions { client_cert: None, client_key: None, ..options(&ours) };
+    assert_trust_decides(sink(options(&ours)), sink(nameless)).await;
+}
+
+#[tokio::test]
+async fn nats_with_certificates_on_both_sides() {
+    let (ours, stranger) = (Authority::new(), Authority::new());
+    let [cert, key] = ours.files("localhost");
+    let [client_cert, client_key] = ours.files("relay");
+    let tls = format!(
+        "{{ cert_file: {:?}, key_file: {:?}, ca_file: {:?}, verify: true }}",
+        text(&cert),
+        text(&key),
+        text(&ours.path("ca.pem"))
+    );
+    let nats = Nats::start_with(&[("tls", &tls)]).await;
+    let url = nats.url().replace("nats://127.0.0.1", "tls://localhost");
+    let options = |ca: &Authority| NatsOptions {
+        ca: Some(ca.path("ca.pem")),
+        client_cert: Some(client_cert.clone()),
+        client_key: Some(client_key.clone()),
+        ..NatsOptions::new(&url)
+    };
+    let sink = |options| NatsSink::new(options).expect("good options");
+    let verdicts = deliver(&sink(options(&ours)), &[claimed("orders", "1")]).await;
+    // It answers, if only that nobody made a stream.
+    assert_eq!(failure(&verdicts).code, "NATS_NO_RESPONDERS", "{verdicts:?}");
+    let verdicts = deliver(&sink(options(&stranger)), &[claimed("orders", "1")]).await;
+    assert_eq!(failure(&verdicts).code, SinkFailure::UNREACHABLE, "{verdicts:?}");
+}
+
+#[tokio::test]
+async fn mqtt_with_certificates_on_both_sides() {
+    let (ours, stranger) = (Authority::new(), Authority::new());
+    let [cert, key] = ours.files("localhost");
+    let [client_cert, client_key] = ours.files("relay");
+    let ca = ours.path("ca.pem");
+    let settings =
+        [("cafile", text(&ca)), ("certfile", text(&cert)), ("keyfile", text(&key)), ("require_certificate", "true")];
+    let server = Mosquitto::start_with(&[], &settings).await;
+    let url = server.url().replace("mqtt://127.0.0.1", "mqtts://localhost");
+    let options = |ca: &Authority| MqttOptions {
+        url: Secret::from(url.as_str()),
+        ca: Some(ca.path("ca.pem")),
+        client_cert: Some(client_cert.clone()),
+        client_key: Some(client_key.clone()),
+        require_subscriber: false,
+        ..MqttOptions::default()
+    };
+    let sink = |options| Arc::new(MqttSink::new(options).expect("good options"));
+    assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;
+}
+
+#[tokio::test]
+async fn rabbitmq_over_tls() {
+    let (ours, stranger) = (Authority::new(), Authority::new());
+    let [cert, key] = ours.files("localhost");
+    let port = free_port();
+    let ca = ours.path("ca.pem");
+    let server = RabbitMq::start_with(&[
+        ("listeners.ssl.default", &format!("127.0.0.1:{port}")),
+        ("ssl_options.cacertfile", text(&ca)),
+        ("ssl_options.certfile", text(&cert)),
+        ("ssl_options.keyfile", text(&key)),
+    ])
+    .await;
+    drop(postrider_testkit::Consumer::rabbitmq(&server.url(), "events", "topic", "orders", "reader").await);
+    let exchange: Template = "events".parse().expect("a template");
+    let options = |ca: &Authority| RabbitmqOptions {
+        url: Secret::from(format!("amqps://guest:guest@localhost:{port}/%2f").as_str()),
+        ca: Some(ca.path("ca.pem")),
+        exchange: Some(exchange.clone()),
+        ..RabbitmqOptions::default()
+    };
+    let sink = |options| Arc::new(RabbitmqSink::new(options).expect("good options"));
+    assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;
+}

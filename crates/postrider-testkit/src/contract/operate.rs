@@ -1,0 +1,309 @@
+//! What an operator orders: each order does what it says and is written down in the same transaction, with who gave it;
+//! what is refused leaves no trace. How dead letters are told apart is in `dead.rs`.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime};
+
+use postrider::{AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_ORDER, Order, ReplayOrder, Route};
+use uuid::Uuid;
+
+use crate::contract::hand::{ids, message, numbers};
+use crate::contract::{Fixture, Hand};
+
+const HOUR: Duration = Duration::from_hours(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Every dead letter, so many at most.
+fn redrive(at_most: u32) -> Order {
+    Order::Redrive { which: DeadFilter::default(), at_most }
+}
+
+fn discard(at_most: u32) -> Order {
+    Order::Discard { which: DeadFilter::default(), at_most }
+}
+
+fn skip(lane: &str) -> Order {
+    Order::Skip { sink: "default".to_owned(), lane: lane.to_owned() }
+}
+
+/// Everything of the last hour and the next, in steps of so many.
+async fn replay(hand: &Hand, at_most: u32) -> ReplayOrder {
+    let now = hand.now().await.expect("now");
+    ReplayOrder {
+        sink: "default".to_owned(),
+        from: now - HOUR,
+        to: now + HOUR,
+        namespace: None,
+        topic: None,
+        per_second: None,
+        after: None,
+        at_most,
+    }
+}
+
+async fn order(hand: &Hand, order: &Order) -> Done {
+    hand.operate("ann", order).await.expect("operate")
+}
+
+/// How much an order changed.
+async fn affected(hand: &Hand, what: &Order) -> u64 {
+    order(hand, what).await.affected
+}
+
+/// The newest entry is this order's, and there is one for each order so far.
+async fn last_entry(hand: &Hand, orders: usize) -> AuditRecord {
+    let mut entries = hand.audit(None, 1_000).await.expect("audit");
+    assert_eq!(entries.len(), orders, "one entry for each order");
+    entries.remove(0)
+}
+
+/// Each order is written down once: who, what, and how much it changed, if that was nothing, too.
+pub async fn every_order_is_written_down<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_plain(4).await;
+    hand.fail(&hand.take(2).await).await;
+    hand.put_lane("a", 2).await;
+    hand.fail(&hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(3) }).await).await;
+    let route = Route::new("*", "copy");
+    let all = replay(&hand, 10).await;
+    let orders = [
+        (skip("a"), 1),
+        (skip("a"), 0),
+        (redrive(1), 1),
+        (discard(1), 1),
+        (Order::Replay(all.clone()), 1),
+        (Order::Pause { sink: "default".to_owned() }, 1),
+        (Order::Pause { sink: "default".to_owned() }, 0),
+        (Order::Resume { sink: "default".to_owned() }, 1),
+        (Order::Resume { sink: "elsewhere".to_owned() }, 0),
+        (Order::AddRoute { route: route.clone() }, 1),
+        (Order::AddRoute { route: route.clone() }, 0),
+        (Order::RemoveRoute { route: route.clone() }, 1),
+        (Order::RemoveRoute { route }, 0),
+        (Order::UnclaimStuck { older_than: HOUR }, 0),
+        (Order::Prune { older_than: None }, 0),
+    ];
+    let began = hand.now().await.expect("now");
+    for (nth, (what, expected)) in orders.iter().enumerate() {
+        assert_eq!(affected(&hand, what).await, *expected, "{what:?}");
+        let entry = last_entry(&hand, nth + 1).await;
+        assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("ann", what.action()));
+        assert_eq!(entry.affected, i64::try_from(*expected).expect("a small number"), "{what:?}");
+        assert!(entry.at >= began && entry.at <= began + HOUR);
+        let detail: serde_json::Value = serde_json::from_str(entry.detail.get()).expect("JSON");
+        assert_eq!(detail, serde_json::to_value(what).expect("JSON"));
+    }
+}
+
+/// What is refused changes nothing and is not written down.
+pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_plain(1).await;
+    hand.fail(&hand.take(1).await).await;
+    let named = |sink: &str| Order::Pause { sink: sink.to_owned() };
+    let far = Duration::from_hours(24 * 365 * 101);
+    let nowhere = ReplayOrder { sink: String::new(), ..replay(&hand, 1).await };
+    let fast = ReplayOrder { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
+    for (actor, what, words) in [
+        ("", redrive(1), "actor"),
+        ("a".repeat(256).as_str(), redrive(1), "actor"),
+        ("ann", redrive(0), "at_most must be between 1 and 10000"),
+        ("ann", redrive(MAX_ORDER + 1), "at_most must be between 1 and 10000"),
+        ("ann", discard(0), "at_most must be between 1 and 10000"),
+        ("ann", Order::Replay(replay(&hand, 0).await), "at_most must be between 1 and 10000"),
+        ("ann", Order::Replay(nowhere), "sink must be 1 to 255 bytes"),
+        ("ann", Order::Replay(fast), "per_second must be between 1 and 1000000"),
+        ("ann", named(""), "sink must be 1 to 255 bytes"),
+        ("ann", skip(""), "sink and lane must each be 1 to 255 bytes"),
+        ("ann", Order::UnclaimStuck { older_than: far }, "older_than_seconds"),
+        ("ann", Order::Prune { older_than: Some(far) }, "older_than_seconds"),
+        ("ann", Order::AddRoute { route: Route::new("", "s") }, "1 to 255 bytes"),
+    ] {
+        let error = hand.operate(actor, &what).await.expect_err(words);
+        assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains(words), "{what:?}: {error}");
+    }
+    assert_eq!(hand.audit(None, 10).await.expect("audit").len(), 0);
+    assert_eq!(hand.counts().await, (0, 0, 1));
+}
+
+/// Proves E6: a redrive takes the oldest first and goes on until nothing is left; each has a new budget, and its history
+/// goes on.
+pub async fn a_redrive_goes_on_in_batches<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = hand.put_plain(5).await;
+    for _ in &all {
+        hand.fail(&hand.take(1).await).await;
+    }
+    let mut again = Vec::new();
+    for (expected, left) in [(2, 3), (2, 1), (1, 0), (0, 0)] {
+        assert_eq!(affected(&hand, &redrive(2)).await, expected);
+        assert_eq!(hand.count_dead(&DeadFilter::default()).await.expect("count_dead"), left);
+        again.extend(hand.take(10).await);
+    }
+    assert_eq!(ids(&again), all, "the oldest first");
+    assert!(again.iter().all(|one| (one.attempt_no, one.attempt_count) == (2, 1)));
+    hand.deliver(&again).await;
+    assert_eq!(hand.attempts(all[0]).await, ["1 FAILED", "2 DISPATCHED"]);
+}
+
+/// A discard goes in batches, too: parked lanes go on, and the messages stay as history.
+pub async fn a_discard_goes_on_in_batches<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = [hand.put_lane("a", 1).await, hand.put_lane("b", 1).await, hand.put_plain(1).await].concat();
+    hand.fail(&hand.take(3).await).await;
+    hand.put_lane("a", 1).await;
+    for expected in [2, 1, 0] {
+        assert_eq!(affected(&hand, &discard(2)).await, expected);
+    }
+    assert_eq!(numbers(&hand.take(10).await), [2]);
+    assert_eq!(hand.attempts(all[0]).await, ["1 FAILED"]);
+}
+
+/// A message that died for two sinks is redriven for the one that is meant.
+pub async fn an_order_means_one_sink_of_a_message<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for sink in ["a", "b"] {
+        hand.add_route(&Route::new("*", sink)).await.expect("add_route");
+    }
+    let id = hand.put(message("t")).await.message_id;
+    hand.fail(&hand.take_from("a", 1).await).await;
+    hand.until(hand.now().await.expect("now") + Duration::from_millis(2)).await;
+    let between = hand.now().await.expect("now");
+    hand.fail(&hand.take_from("b", 1).await).await;
+    let which = DeadFilter { died_from: Some(between), ..DeadFilter::default() };
+    assert_eq!(affected(&hand, &Order::Redrive { which, at_most: 10 }).await, 1);
+    assert_eq!(hand.stands(id).await, ["a dead", "b pending"]);
+    assert_eq!(affected(&hand, &discard(1)).await, 1);
+    assert_eq!(hand.stands(id).await, ["b pending"]);
+}
+
+/// Skip: a parked lane goes on with its next number, in order; the head stays a dead letter, and comes back at its own
+/// number when it is redriven.
+pub async fn a_skipped_head_lets_its_lane_go_on<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = hand.put_lane("a", 3).await;
+    assert_eq!(affected(&hand, &skip("a")).await, 0, "it is not parked");
+    assert_eq!(affected(&hand, &skip("b")).await, 0, "there is no such lane");
+    let head = hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(1) }).await;
+    hand.fail(&head).await;
+    assert_eq!((hand.take(10).await.len(), hand.status_of("default").await.parked_lanes), (0, 1));
+    let parked = async || {
+        let page = DeadPage { after: None, limit: 10 };
+        let letters = hand.dead_letters(&DeadFilter::default(), &page).await.expect("dead_letters");
+        letters.iter().map(|letter| (letter.message_id, letter.parked)).collect::<Vec<_>>()
+    };
+    assert_eq!(parked().await, [(all[0], true)]);
+    for expected in [1, 0] {
+        assert_eq!(affected(&hand, &skip("a")).await, expected);
+    }
+    assert_eq!(parked().await, [(all[0], false)]);
+    assert_eq!((hand.counts().await, hand.status_of("default").await.parked_lanes), ((2, 0, 1), 0));
+    let next = hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(10) }).await;
+    assert_eq!(numbers(&next), [2]);
+    hand.deliver(&next).await;
+    assert_eq!(affected(&hand, &redrive(10)).await, 1);
+    let rest = hand.take(10).await;
+    assert_eq!(numbers(&rest), [1, 3]);
+    hand.deliver(&rest).await;
+    assert_eq!(hand.attempts(all[0]).await, ["1 FAILED", "2 DISPATCHED"]);
+}
+
+/// When its delivery is due.
+async fn due_at(hand: &Hand, id: Uuid) -> SystemTime {
+    let shown = hand.show(id).await.expect("show").expect("it is there");
+    shown.deliveries[0].due_at.expect("it is pending")
+}
+
+/// A replay goes step by step in the order of ids, and at its rate from one step to the next.
+pub async fn a_replay_goes_on_at_its_rate<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = hand.put_plain(5).await;
+    hand.deliver(&hand.take(5).await).await;
+    let mut wanted = ReplayOrder { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
+    let began = hand.now().await.expect("now");
+    for (expected, next) in [(2, Some(all[1])), (2, Some(all[3])), (1, None)] {
+        assert_eq!(order(&hand, &Order::Replay(wanted.clone())).await, Done { affected: expected, next });
+        wanted.after = next;
+    }
+    let mut due = Vec::new();
+    for id in &all {
+        due.push(due_at(&hand, *id).await);
+    }
+    assert!(due[0] >= began, "from now on");
+    assert_eq!(due[1], due[0] + SECOND, "one after the other");
+    assert!(due[2] >= due[1] + SECOND && due[4] >= due[3] + SECOND, "and from one step to the next");
+    assert_eq!(due[3], due[2] + SECOND);
+    assert_eq!(ids(&hand.take(10).await).first(), all.first(), "the first is due");
+}
+
+/// A replay is narrowed by namespace and topic, leaves alone what is pending or dead, and says where to go on even if it
+/// had nothing to do.
+pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let put = hand.put_all(&[message("a"), message("b"), message("b").namespace("n")]).await;
+    hand.deliver(&hand.take(3).await).await;
+    hand.put_plain(1).await;
+    hand.fail(&hand.take(1).await).await;
+    let all = replay(&hand, 3).await;
+    let narrowed = ReplayOrder { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
+    assert_eq!(order(&hand, &Order::Replay(narrowed)).await, Done { affected: 1, next: None });
+    let last = Some(put[2].message_id);
+    assert_eq!(order(&hand, &Order::Replay(all.clone())).await, Done { affected: 2, next: last });
+    assert_eq!(order(&hand, &Order::Replay(all.clone())).await, Done { affected: 0, next: last }, "all are pending");
+    let rest = ReplayOrder { after: last, ..all.clone() };
+    assert_eq!(order(&hand, &Order::Replay(rest)).await, Done { affected: 0, next: None }, "what is dead stays dead");
+    let before = ReplayOrder { to: all.from, from: all.from - HOUR, ..all };
+    assert_eq!(order(&hand, &Order::Replay(before)).await, Done { affected: 0, next: None });
+    assert_eq!(hand.counts().await, (3, 0, 1));
+}
+
+/// Unclaim and prune by order: what each ends is counted.
+pub async fn leases_and_history_end_by_order<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_plain(3).await;
+    hand.deliver(&hand.take(1).await).await;
+    let held = hand.lose(2).await;
+    assert_eq!(affected(&hand, &Order::UnclaimStuck { older_than: HOUR }).await, 2);
+    assert_eq!(hand.counts().await, (2, 0, 0));
+    assert_eq!(hand.attempts(held[0].message_id).await, ["1 ZOMBIE_REQUEUE"]);
+    // What a prune finds depends on how a store keeps its history; nothing undelivered is ever part of it.
+    order(&hand, &Order::Prune { older_than: Some(Duration::ZERO) }).await;
+    assert_eq!(hand.counts().await, (2, 0, 0));
+    assert_eq!(last_entry(&hand, 2).await.action, "prune");
+}
+
+/// The audit is read newest first, page by page.
+pub async fn the_audit_is_read_in_pages<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for nth in 0..5 {
+        let sink = format!("s{nth}");
+        hand.operate(&format!("actor-{nth}"), &Order::Pause { sink }).await.expect("operate");
+    }
+    let mut before = None;
+    for expected in [&["actor-4", "actor-3"][..], &["actor-2", "actor-1"], &["actor-0"], &[]] {
+        let page = hand.audit(before, 2).await.expect("audit");
+        assert_eq!(page.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), expected);
+        before = page.last().map(|entry| entry.id).or(before);
+    }
+}
+
+/// Two operators who want the same redriven get it done once, each his share.
+pub async fn two_operators_redrive_each_once<F: Fixture>() {
+    let (_outbox, hand, other) = F::two_hands().await;
+    hand.put_plain(200).await;
+    hand.fail(&hand.take(200).await).await;
+    let share = |hand: Hand| async move {
+        let mut share = 0;
+        loop {
+            match affected(&hand, &redrive(7)).await {
+                0 => return share,
+                more => share += more,
+            }
+        }
+    };
+    let (one, two) = tokio::join!(tokio::spawn(share(hand.clone())), tokio::spawn(share(other)));
+    assert_eq!(one.expect("it ends") + two.expect("it ends"), 200);
+    assert_eq!(hand.counts().await, (200, 0, 0));
+    let entries = hand.audit(None, 1_000).await.expect("audit");
+    assert_eq!(entries.iter().map(|entry| entry.affected).sum::<i64>(), 200);
+}

@@ -1,0 +1,66 @@
+-- What operators did, and dead letters that can be chosen by what they are about.
+-- Applied once by `postrider migrate up`; frozen once released. The orders are in ../functions/redrive.sql, discard.sql,
+-- skip.sql and replay.sql; ../functions/write_audit.sql writes them down.
+
+-- One order of an operator, written in the transaction that carried it out. Append-only, and never pruned: people give
+-- orders by hand, and whoever asks about one asks late.
+create table :"schema".audit (
+    id        bigint      not null generated always as identity,
+    at        timestamptz not null,
+    affected  bigint      not null,
+    actor     text collate "C" not null,
+    action    text collate "C" not null,
+    detail    jsonb       not null,
+    constraint audit_pk primary key (id),
+    constraint audit_affected_is_not_negative check (affected >= 0),
+    constraint audit_actor_is_short_text check (actor <> '' and octet_length(actor) <= 255),
+    constraint audit_action_is_short_text check (action <> '' and octet_length(action) <= 255),
+    constraint audit_detail_is_object check (jsonb_typeof(detail) = 'object')
+);
+comment on table :"schema".audit is 'What operators did, who, when, and how much it changed. Rows can be added, never changed.';
+
+create or replace function :"schema".refuse_change() returns trigger
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    raise exception '% on %.% is refused: its rows are written once', tg_op, tg_table_schema, tg_table_name
+        using errcode = 'P0001',
+              hint = 'Messages, attempts and the audit are a record. The functions add to it, nothing changes it.';
+end
+$$;
+comment on function :"schema".refuse_change() is 'Trigger: messages, attempts and the audit are written once.';
+
+create trigger audit_is_append_only before update or delete on :"schema".audit
+    for each row execute function :"schema".refuse_change();
+create trigger audit_is_not_truncated before truncate on :"schema".audit
+    for each statement execute function :"schema".refuse_truncate();
+
+-- A dead letter says itself what it is about: to count, group or choose a hundred thousand of them without this reads
+-- as many messages, each in its partition.
+alter table :"schema".dead_letter
+    add column namespace text collate "C" not null default '',
+    add column topic     text collate "C" not null default '';
+update :"schema".dead_letter l set namespace = m.namespace, topic = m.topic
+from :"schema".message m where m.id = l.message_id;
+
+-- A trigger, so that what buries a delivery (and is on the path of every outcome) need not read the message.
+create function :"schema".label_dead_letter() returns trigger
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+begin
+    select m.namespace, m.topic into new.namespace, new.topic from message m where m.id = new.message_id;
+    new.namespace := coalesce(new.namespace, '');
+    new.topic := coalesce(new.topic, '');
+    return new;
+end
+$$;
+comment on function :"schema".label_dead_letter() is 'Trigger: a dead letter gets the namespace and topic of its message.';
+create trigger dead_letter_is_labelled before insert on :"schema".dead_letter
+    for each row execute function :"schema".label_dead_letter();
+
+-- Newest first is how they are read; oldest first, backwards, is how they are redriven.
+drop index :"schema".dead_letter_by_time;
+create index dead_letter_by_time on :"schema".dead_letter (died_at desc, message_id desc, sink);
+create index dead_letter_of_sink on :"schema".dead_letter (sink, died_at desc, message_id desc);
