@@ -2,6 +2,7 @@
 //! file only hands over.
 
 mod check;
+mod config;
 mod deliver;
 mod demo;
 mod drain;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Drain(drain::Args),
     Check(check::Args),
+    Config(config::Args),
     Routes(routes::Args),
     Receive(receive::Args),
     Status(status::Args),
@@ -43,6 +45,7 @@ pub(crate) enum Prepared {
     Run(run::Prepared),
     Drain(drain::Prepared),
     Check(check::Prepared),
+    Config(config::Prepared),
     Routes(routes::Prepared),
     Receive(receive::Prepared),
     Status(status::Prepared),
@@ -59,6 +62,7 @@ impl Command {
             Self::Run(args) => Prepared::Run(args.prepare(global)?),
             Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
             Self::Check(args) => Prepared::Check(args.prepare(global)?),
+            Self::Config(args) => Prepared::Config(args.prepare(global)?),
             Self::Routes(args) => Prepared::Routes(args.prepare(global)?),
             Self::Receive(args) => Prepared::Receive(args.prepare(global)?),
             Self::Status(args) => Prepared::Status(args.prepare(global)?),
@@ -82,6 +86,7 @@ impl Prepared {
             Self::Run(command) => command.run().await,
             Self::Drain(command) => command.run(output.json).await,
             Self::Check(command) => command.run(output).await,
+            Self::Config(command) => command.run(output),
             Self::Routes(command) => command.run(output).await,
             Self::Receive(command) => command.run().await,
             Self::Status(command) => command.run(output).await,

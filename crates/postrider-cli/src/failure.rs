@@ -65,6 +65,14 @@ impl Failure {
         self
     }
 
+    /// Says which of several databases it is about.
+    pub(crate) fn of_database(mut self, name: &str) -> Self {
+        if let Self::Report(report) = &mut self {
+            report.message = format!("database {name:?}: {}", report.message);
+        }
+        self
+    }
+
     /// What went wrong with stdout.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -2,20 +2,23 @@
 //! ones. The options of a command stand in its own file.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 use postrider::{PostgresStore, Schema};
 
 use crate::command::Command;
+use crate::config::layers::ONLY;
+use crate::config::{Environment, Flags, Layers};
 use crate::exit_code;
 use crate::failure::{Failure, Result};
-use crate::store::Address;
+use crate::store::{Address, Database};
 
 const GLOBAL: &str = "Options of every command";
 
-const URL_HELP: &str =
-    "The database: postgres://user@host:5432/name or sqlite:FILE [default: sqlite:postrider.db, but for migrate]";
+const URL_HELP: &str = "The database: postgres://user@host:5432/name or sqlite:FILE [env: DATABASE_URL] [default: \
+                        sqlite:postrider.db, but for migrate]";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -41,14 +44,21 @@ pub(crate) struct Cli {
 /// The options that every command has.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    #[arg(help = URL_HELP, help_heading = GLOBAL)]
+    /// The configuration: a TOML file [env: POSTRIDER_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    config: Option<PathBuf>,
+
+    #[arg(long, global = true, value_name = "URL", help = URL_HELP, help_heading = GLOBAL)]
     database_url: Option<String>,
 
-    /// The schema that the outbox is in, in PostgreSQL
+    /// The database of this name in the configuration
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "database_url", help_heading = GLOBAL)]
+    database: Option<String>,
+
+    /// The schema that the outbox is in, in PostgreSQL [default: outbox]
     #[arg(long, global = true, env = "POSTRIDER_SCHEMA", hide_env_values = true, value_name = "NAME")]
-    #[arg(default_value = "outbox", help_heading = GLOBAL)]
-    pub(crate) schema: Schema,
+    #[arg(help_heading = GLOBAL)]
+    schema: Option<Schema>,
 
     /// Print one JSON document; errors too, on stderr
     #[arg(long, global = true, help_heading = GLOBAL)]
@@ -56,18 +66,82 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Where the outbox is: checks the URL and touches nothing.
+    /// The configuration with everything above it; `flags` are the command's own.
+    pub(crate) fn layers(&self, flags: Flags) -> Result<Layers> {
+        let flags = Flags {
+            config: self.config.clone(),
+            database_url: self.database_url.clone(),
+            database: self.database.clone(),
+            schema: self.schema.as_ref().map(Schema::to_string),
+            ..flags
+        };
+        Layers::read(&flags, &Environment::of_process()?)
+    }
+
+    /// Where the outboxes are, or the one that was chosen: checks the URLs and touches nothing.
+    pub(crate) fn databases(&self, layers: &Layers) -> Result<Vec<Database>> {
+        let configured = layers.databases()?;
+        let several = configured.len() > 1;
+        if let Some(name) = &self.database
+            && !configured.contains_key(name)
+        {
+            let known = configured.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let hint = if known.is_empty() {
+                "add it: [databases.NAME] with a url, in the file of --config".to_owned()
+            } else {
+                format!("it has: {known}")
+            };
+            return Err(Failure::usage(format!("the configuration has no database {name:?}")).hint(hint));
+        }
+        if configured.is_empty() {
+            let address = Address::read(None, &self.schema.clone().unwrap_or_default())?;
+            return Ok(vec![Database { name: ONLY.to_owned(), address }]);
+        }
+        let wanted = configured.into_iter().filter(|(name, _)| self.database.as_ref().is_none_or(|one| one == name));
+        let read = |(name, database)| Database::read(name, &database, several);
+        wanted.map(read).collect()
+    }
+
+    /// Where the one outbox is that this command is about.
     pub(crate) fn address(&self) -> Result<Address> {
-        Address::read(self.database_url.as_deref(), &self.schema)
+        Ok(self.one(&self.layers(Flags::default())?)?.address)
+    }
+
+    /// The one outbox that this command is about, of a configuration that was read.
+    pub(crate) fn one(&self, layers: &Layers) -> Result<Database> {
+        let mut databases = self.databases(layers)?;
+        match (databases.pop(), databases.is_empty()) {
+            (Some(database), true) => Ok(database),
+            (last, _) => {
+                let names: Vec<String> = databases.into_iter().chain(last).map(|database| database.name).collect();
+                Err(Failure::usage("the configuration has several databases, and this is about one")
+                    .hint(format!("choose one: --database {}", names.join(", or --database "))))
+            }
+        }
+    }
+
+    /// The schema, of which a script can be made without a database.
+    pub(crate) fn schema(&self) -> Result<Schema> {
+        if let Some(schema) = &self.schema {
+            return Ok(schema.clone());
+        }
+        let mut configured = self.layers(Flags::default())?.databases()?;
+        let one = match &self.database {
+            Some(name) => configured.remove(name),
+            None if configured.len() == 1 => configured.pop_first().map(|(_, database)| database),
+            None => None,
+        };
+        Ok(one.map(|database| database.schema).unwrap_or_default())
     }
 
     /// The PostgreSQL store, not connected yet, for commands that know no other. `None`: it is an SQLite file.
     pub(crate) fn postgres(&self) -> Result<Option<PostgresStore>> {
-        if self.database_url.is_none() {
+        let layers = self.layers(Flags::default())?;
+        if layers.databases()?.is_empty() && self.database.is_none() {
             return Err(Failure::usage("no database was given")
                 .hint("set DATABASE_URL=postgres://user:password@host:5432/database, or give --database-url URL"));
         }
-        Ok(match self.address()? {
+        Ok(match self.one(&layers)?.address {
             Address::Postgres { store, .. } => Some(*store),
             Address::Sqlite { .. } => None,
         })

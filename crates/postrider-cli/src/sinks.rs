@@ -9,7 +9,7 @@ use postrider_relay::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, Layers};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 
@@ -88,9 +88,9 @@ impl Maker {
 }
 
 /// Reads the schemas that a configuration names.
-pub(crate) fn schemas(config: &Config) -> Result<Schemas> {
+pub(crate) fn schemas(config: &Config, layers: &Layers) -> Result<Schemas> {
     let mut schemas = Schemas::default();
-    for (topic, file) in config.schema_files() {
+    for (topic, file) in config.schema_files(layers) {
         let wrong = |reason: String| {
             let file = file.display();
             Failure::usage(format!("the schema {file} for topic {topic:?} cannot be used: {reason}"))

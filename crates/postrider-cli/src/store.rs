@@ -9,6 +9,7 @@ use std::time::Duration;
 use postrider::{Error, Message, Outbox, PostgresStore, Schema, SqliteStore, Store, migrate, sqlite};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use crate::config::DatabaseConfig;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 
@@ -33,6 +34,25 @@ pub(crate) enum Address {
         /// Nobody named it: it is the default.
         unasked: bool,
     },
+}
+
+/// An outbox with its name in the configuration.
+pub(crate) struct Database {
+    pub(crate) name: String,
+    pub(crate) address: Address,
+}
+
+impl Database {
+    /// Reads its URL, which may be a secret. `named`: there are others, so that an error must say which it is.
+    pub(crate) fn read(name: String, config: &DatabaseConfig, named: bool) -> Result<Self> {
+        let url = config.url.reveal("the URL").map_err(|error| Failure::usage(error.to_string()));
+        let address = url.and_then(|url| Address::read(Some(&url), &config.schema));
+        match address {
+            Ok(address) => Ok(Self { name, address }),
+            Err(failure) if named => Err(failure.of_database(&name)),
+            Err(failure) => Err(failure),
+        }
+    }
 }
 
 /// What to do about an SQLite file that is not there.

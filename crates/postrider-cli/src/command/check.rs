@@ -1,7 +1,6 @@
 //! `postrider check`: connects to the store and to every sink and says what works, what is weak and what is broken, each
 //! with what to do. Nothing is sent and nothing is claimed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider::Store;
@@ -9,13 +8,13 @@ use postrider_relay::{Finding, Level};
 use serde::Serialize;
 
 use super::deliver::{Planned, planned};
-use crate::config::{Config, Overrides};
+use crate::config::Flags;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::options::Global;
 use crate::output::{Output, Paint, printable};
 use crate::sinks::{self, Maker};
-use crate::store::{Address, Missing, Opened};
+use crate::store::{Address, Database, Missing, Opened};
 
 /// A sink looks for so long at most; each has shorter limits of its own.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -32,11 +31,9 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The configuration of the sinks
-    #[arg(long, env = "POSTRIDER_CONFIG", hide_env_values = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Without a configuration: where `run` would POST batches
-    #[arg(long = "cloud-url", env = "CLOUD_INGESTION_URL", hide_env_values = true, value_name = "URL")]
+    /// Without a configuration of sinks: where `run` would POST batches [env:
+    /// CLOUD_INGESTION_URL]
+    #[arg(long = "cloud-url", value_name = "URL")]
     cloud: Option<String>,
     /// Only this sink; may be repeated
     #[arg(long = "sink", value_name = "NAME")]
@@ -44,21 +41,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) struct Prepared {
-    address: Address,
+    databases: Vec<Database>,
     sinks: Vec<Planned>,
     routed: Vec<String>,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let config = self.config.as_deref().map(Config::read).transpose()?;
-        let mut routed = Vec::new();
-        if let Some(config) = &config {
-            sinks::schemas(config)?;
-            routed.extend(config.routes().map(|route| route.sink));
-        }
-        let sinks = planned(config, self.cloud.as_deref(), &self.sinks, Overrides::default())?;
-        Ok(Prepared { address: global.address()?, sinks, routed })
+        let flags = Flags { cloud: self.cloud, sinks: self.sinks.clone(), ..Flags::default() };
+        let layers = global.layers(flags)?;
+        let config = layers.config()?;
+        sinks::schemas(&config, &layers)?;
+        let routed = config.routes().map(|route| route.sink).collect();
+        let sinks = planned(&config, &layers, &self.sinks)?;
+        Ok(Prepared { databases: global.databases(&layers)?, sinks, routed })
     }
 }
 
@@ -70,8 +66,16 @@ struct Place {
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Self { address, sinks, routed } = self;
-        let mut places = vec![look_at_store(address, &sinks, &routed).await];
+        let Self { databases, sinks, routed } = self;
+        let mut places = Vec::new();
+        let several = databases.len() > 1;
+        for Database { name, address } in databases {
+            let mut place = look_at_store(address, &sinks, &routed).await;
+            if several {
+                place.title = format!("{} (database {name})", place.title);
+            }
+            places.push(place);
+        }
         let mut maker = Maker::default();
         for Planned { name, kind, .. } in sinks {
             let title = format!("sink {name} ({})", kind.name());

@@ -1,19 +1,19 @@
-//! What `postrider run` and `postrider drain` have in common: their options, the relay that is made of them and of a
-//! configuration file, and the account at the end. The delivering is the relay's.
+//! What `postrider run` and `postrider drain` have in common: their options, the relays that are made of a configuration, and
+//! the account at the end. The delivering is the relay's.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use figment::value::Value;
 use postrider::{Route, Store};
-use postrider_relay::{Counts, HttpOptions, Relay, RelayOptions, Schemas, Sink, SinkOptions};
+use postrider_relay::{Counts, Relay, RelayOptions, Schemas, Sink, SinkOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::config::{Config, Overrides, SinkConfig};
+use crate::config::{Config, Flags, Layers, friendly};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
@@ -24,28 +24,22 @@ const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
 const LIMITS: &str = "Limits";
 
-/// The sink of messages without a route.
-const DEFAULT_SINK: &str = "default";
-
-/// The options of a relay. What is given here stands above the configuration file.
+/// The options of a relay. What is given here stands above the configuration and the environment.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DeliveryOptions {
-    /// Sinks, routes and schemas: a TOML file. Without one, all goes to stdout
-    #[arg(long, env = "POSTRIDER_CONFIG", hide_env_values = true, value_name = "FILE", help_heading = WHAT)]
-    config: Option<PathBuf>,
-    /// Without a configuration: POST batches there instead of writing to stdout
-    #[arg(long = "cloud-url", env = "CLOUD_INGESTION_URL", hide_env_values = true, value_name = "URL")]
-    #[arg(help_heading = WHAT)]
+    /// Without a configuration of sinks: POST batches there instead of writing to
+    /// stdout [env: CLOUD_INGESTION_URL]
+    #[arg(long = "cloud-url", value_name = "URL", help_heading = WHAT)]
     cloud: Option<String>,
     /// Whose deliveries: a sink's name; may be repeated [default: all of the
     /// configuration, or `default`]
     #[arg(long = "sink", value_name = "NAME", help_heading = WHAT)]
     sinks: Vec<String>,
 
-    /// How long a claimed message is held before others may take it
-    #[arg(long, value_name = "DURATION", default_value = "2m", help_heading = HOW)]
+    /// How long a claimed message is held before others may take it [default: 2m]
+    #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
-    pub(super) lease: Duration,
+    lease: Option<Duration>,
     /// How long one delivery may take; must end before the lease does [default: 30s]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
@@ -53,10 +47,10 @@ pub(crate) struct DeliveryOptions {
     /// After this many attempts a message is dead [default: 10]
     #[arg(long, value_name = "N", help_heading = HOW)]
     max_attempts: Option<u32>,
-    /// After a signal, how long what is on its way may take to finish
-    #[arg(long, value_name = "DURATION", default_value = "25s", help_heading = HOW)]
+    /// After a signal, how long what is on its way may take to finish [default: 25s]
+    #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
-    grace: Duration,
+    grace: Option<Duration>,
     /// Who this is, beside every lease and attempt [default: host-pid-random]
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     worker_id: Option<String>,
@@ -70,21 +64,21 @@ pub(crate) struct DeliveryOptions {
     /// Messages a second, for each sink [default: as fast as it goes]
     #[arg(long, value_name = "N", help_heading = LIMITS)]
     rate: Option<NonZeroU32>,
-    /// Messages in memory, over all sinks
-    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = LIMITS)]
-    max_memory_messages: u32,
-    /// Content in memory, over all sinks: 512KiB, 64MiB, 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", help_heading = LIMITS)]
+    /// Messages in memory, over all sinks [default: 10000]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
+    max_memory_messages: Option<u32>,
+    /// Content in memory, over all sinks: 512KiB, 64MiB, 1GiB [default: 64MiB]
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS)]
     #[arg(value_parser = humane::parse_size)]
-    max_memory_bytes: usize,
+    max_memory_bytes: Option<usize>,
 }
 
 /// What is to be delivered where: read and checked, nothing connected.
 pub(crate) struct Plan {
-    sinks: Vec<Planned>,
-    routes: Vec<Route>,
+    pub(crate) sinks: Vec<Planned>,
+    pub(crate) routes: Vec<Route>,
     schemas: Schemas,
-    options: RelayOptions,
+    pub(crate) options: RelayOptions,
 }
 
 /// One sink.
@@ -92,104 +86,135 @@ pub(crate) struct Planned {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     options: SinkOptions,
+    /// The databases that it is for; `None`: all.
+    databases: Option<Vec<String>>,
+}
+
+/// The sinks themselves. Relays of several databases share them, and with them their connections and files.
+pub(crate) struct Made {
+    sinks: BTreeMap<String, Arc<dyn Sink>>,
+    /// Fires when nobody reads stdout any more; `None` if no sink goes there.
+    pub(crate) closed: Option<CancellationToken>,
 }
 
 /// A relay that is ready to go.
 pub(crate) struct Delivery {
     pub(crate) relay: Relay,
-    pub(crate) options: RelayOptions,
     /// Each with what it is.
     pub(crate) sinks: Vec<String>,
-    /// Fires when nobody reads stdout any more; `None` if no sink goes there.
-    pub(crate) closed: Option<CancellationToken>,
 }
 
 impl DeliveryOptions {
-    /// Reads the configuration and sees whether a relay can run like this: before a store is opened, or made.
-    pub(crate) fn plan(self, poll: Duration) -> Result<Plan> {
-        let over = Overrides {
-            deadline: self.deadline,
-            max_attempts: self.max_attempts,
-            batch_size: self.batch_size,
-            concurrency: self.concurrency,
-            rate: self.rate,
-        };
-        let config = self.config.as_deref().map(Config::read).transpose()?;
-        let (routes, schemas) = match &config {
-            Some(config) => (config.routes().collect(), sinks::schemas(config)?),
-            None => Default::default(),
-        };
-        let sinks = planned(config, self.cloud.as_deref(), &self.sinks, over)?;
-        let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
-        let options = RelayOptions {
-            poll,
-            lease: self.lease,
-            worker_id: self.worker_id.unwrap_or_else(worker_id),
-            max_messages: self.max_memory_messages,
-            max_bytes: self.max_memory_bytes,
-            grace: self.grace,
-            // A sink's own bound is the one that was asked for.
-            concurrency: RelayOptions::default().concurrency.max(most),
-            ..RelayOptions::default()
-        };
-        options.check().map_err(explain)?;
-        sinks.iter().try_for_each(|sink| sink.options.check(&sink.name, &options)).map_err(explain)?;
-        Ok(Plan { sinks, routes, schemas, options })
+    /// What was given, as values that stand above others.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags { cloud: self.cloud.clone(), sinks: self.sinks.clone(), ..Flags::default() };
+        flags.set("--lease", &["relay", "lease"], self.lease.map(friendly));
+        flags.set("--grace", &["relay", "grace"], self.grace.map(friendly));
+        flags.set("--worker-id", &["relay", "worker_id"], self.worker_id.as_deref());
+        flags.set("--max-memory-messages", &["relay", "max_memory_messages"], self.max_memory_messages);
+        flags.set("--max-memory-bytes", &["relay", "max_memory_bytes"], self.max_memory_bytes);
+        flags.set_sinks("--deadline", &["deadline"], self.deadline.map(friendly));
+        flags.set_sinks("--max-attempts", &["retry", "max_attempts"], self.max_attempts);
+        flags.set_sinks("--batch-size", &["batch_size"], self.batch_size);
+        flags.set_sinks("--concurrency", &["concurrency"], self.concurrency);
+        flags.set_sinks("--rate", &["rate"], self.rate.map(|rate| Value::from(rate.get())));
+        flags
+    }
+
+    /// The names that were given.
+    pub(crate) fn sinks(&self) -> &[String] {
+        &self.sinks
     }
 }
 
-/// The sinks of a configuration; without one, those that are to go to stdout, or to the cloud that `CLOUD_INGESTION_URL` names.
-pub(super) fn planned(
-    config: Option<Config>,
-    cloud: Option<&str>,
-    named: &[String],
-    over: Overrides,
-) -> Result<Vec<Planned>> {
-    let Some(config) = config else {
-        let default = [DEFAULT_SINK.to_owned()];
-        let named = if named.is_empty() { &default } else { named };
-        let options = SinkConfig::default().options(over);
-        let kind = match cloud {
-            Some(url) => Kind::Http(Box::new(HttpOptions::edge(url).map_err(explain)?)),
-            None => Kind::Stdout,
-        };
-        let planned = |name: &String| Planned { name: name.clone(), kind: kind.clone(), options: options.clone() };
-        return Ok(named.iter().map(planned).collect());
-    };
-    if let Some(unknown) = named.iter().find(|name| !config.sinks.contains_key(*name)) {
-        let known = config.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Err(
-            Failure::usage(format!("the configuration has no sink {unknown:?}")).hint(format!("it has: {known}"))
-        );
-    }
+/// The sinks of a configuration, or those of them that were named.
+pub(super) fn planned(config: &Config, layers: &Layers, named: &[String]) -> Result<Vec<Planned>> {
+    let known = || config.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if config.sinks.is_empty() {
-        return Err(Failure::usage("the configuration has no sink").hint("add one: [sinks.default.stdout]"));
+        return Err(Failure::usage("the configuration has no sink")
+            .hint("add one, such as [sinks.default.stdout], or set CLOUD_INGESTION_URL"));
     }
-    let wanted = config.sinks.into_iter().filter(|(name, _)| named.is_empty() || named.contains(name));
-    wanted.map(|(name, sink)| Ok(Planned { kind: sink.kind(&name)?, options: sink.options(over), name })).collect()
+    for (index, name) in named.iter().enumerate() {
+        if !config.sinks.contains_key(name) {
+            return Err(
+                Failure::usage(format!("the configuration has no sink {name:?}")).hint(format!("it has: {}", known()))
+            );
+        }
+        if named[..index].contains(name) {
+            return Err(Failure::usage(format!("two sinks named {name:?}")).hint("name each one once"));
+        }
+    }
+    let databases = &config.databases;
+    let wanted = config.sinks.iter().filter(|(name, _)| named.is_empty() || named.contains(name));
+    let plan = |(name, sink): (&String, &crate::config::SinkConfig)| {
+        let only = sink.databases().filter(|_| !layers.one_url());
+        if let Some(unknown) = only.into_iter().flatten().find(|database| !databases.contains_key(*database)) {
+            let known = databases.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!(
+                "sink {name:?} is for the database {unknown:?}, which is not configured"
+            ))
+            .hint(format!("there are: {known}")));
+        }
+        let databases = only.map(<[String]>::to_vec);
+        Ok(Planned { kind: sink.kind(name)?, options: sink.options(), name: name.clone(), databases })
+    };
+    wanted.map(plan).collect()
 }
 
 impl Plan {
-    /// Makes the sinks and the relay, and asks the store for the least it needs.
-    pub(crate) async fn relay(self, opened: &Opened) -> Result<Delivery> {
-        let Self { sinks, routes, schemas, options } = self;
-        let store: Arc<dyn Store> = Arc::clone(&opened.store);
-        let mut builder = Relay::builder(store).options(options.clone());
-        let (mut maker, mut told) = (Maker::default(), Vec::new());
-        for Planned { name, kind, options } in sinks {
-            told.push(format!("{name} ({})", kind.name()));
-            let sink: Arc<dyn Sink> = maker.make(&name, kind)?;
-            builder = if schemas.is_empty() {
-                builder.sink_with(name, sink, options)
-            } else {
-                builder.sink_with(name, schemas.clone().guard(sink), options)
-            };
+    /// Sees whether a relay can run like this: before a store is opened, or made.
+    pub(crate) fn of(config: &Config, layers: &Layers, named: &[String]) -> Result<Self> {
+        let schemas = sinks::schemas(config, layers)?;
+        let sinks = planned(config, layers, named)?;
+        let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
+        let mut options = config.relay.options();
+        // A sink's own bound is the one that was asked for.
+        options.concurrency = options.concurrency.max(most);
+        options.check().map_err(explain)?;
+        sinks.iter().try_for_each(|sink| sink.options.check(&sink.name, &options)).map_err(explain)?;
+        Ok(Self { sinks, routes: config.routes().collect(), schemas, options })
+    }
+
+    /// Makes the sinks, once for all relays.
+    pub(crate) fn make(&self) -> Result<Made> {
+        let (mut maker, mut sinks) = (Maker::default(), BTreeMap::new());
+        for Planned { name, kind, .. } in &self.sinks {
+            let sink = maker.make(name, kind.clone())?;
+            let guarded = || -> Arc<dyn Sink> { Arc::new(self.schemas.clone().guard(Arc::clone(&sink))) };
+            let sink = if self.schemas.is_empty() { Arc::clone(&sink) } else { guarded() };
+            sinks.insert(name.clone(), sink);
         }
-        builder = routes.into_iter().fold(builder, postrider_relay::RelayBuilder::route);
+        Ok(Made { sinks, closed: maker.closed() })
+    }
+
+    /// The relay of one database, which is asked for the least it needs.
+    pub(crate) async fn relay(&self, database: &str, opened: &Opened, made: &Made) -> Result<Delivery> {
+        let serves =
+            |sink: &&Planned| sink.databases.as_ref().is_none_or(|names| names.iter().any(|one| one == database));
+        let sinks: Vec<&Planned> = self.sinks.iter().filter(serves).collect();
+        if sinks.is_empty() {
+            return Err(Failure::usage(format!("no sink is for the database {database:?}"))
+                .hint("add its name to `databases` of a sink, or leave that out of one"));
+        }
+        let store: Arc<dyn Store> = Arc::clone(&opened.store);
+        let mut builder = Relay::builder(store).options(self.options.clone());
+        let mut told = Vec::new();
+        for Planned { name, kind, options, .. } in &sinks {
+            told.push(format!("{name} ({})", kind.name()));
+            let sink = made.sinks.get(name).map(Arc::clone);
+            let sink =
+                sink.ok_or_else(|| Failure::new(ExitCode::Failure, format!("the sink {name:?} was not made")))?;
+            builder = builder.sink_with(name, sink, options.clone());
+        }
+        let here = |route: &&Route| {
+            let elsewhere = self.sinks.iter().any(|sink| sink.name == route.sink && !serves(&sink));
+            !elsewhere
+        };
+        builder = self.routes.iter().filter(here).cloned().fold(builder, postrider_relay::RelayBuilder::route);
         let relay = builder.build().map_err(explain)?;
         // The relay would wait for a store that refuses it, as for one that is away. So ask for the least it needs, now.
-        opened.store.woke(&options.worker_id).await?;
-        Ok(Delivery { relay, options, sinks: told, closed: maker.closed() })
+        opened.store.woke(&self.options.worker_id).await?;
+        Ok(Delivery { relay, sinks: told })
     }
 }
 
@@ -222,19 +247,6 @@ pub(crate) fn explain(error: postrider_relay::Error) -> Failure {
     }
 }
 
-/// `host-pid-random`: names the process to a person, and no other process has it.
-fn worker_id() -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok())
-        .map(|name| name.trim().to_owned())
-        .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "host".to_owned());
-    let host: String = host.chars().filter(|c| !c.is_control()).take(100).collect();
-    let random = Uuid::new_v4().simple().to_string();
-    format!("{host}-{}-{}", std::process::id(), &random[..8])
-}
-
 /// `delivered 12, retried 1, dead 0, handed back 3`; lost leases only if there are any.
 pub(crate) fn account(counts: &Counts) -> String {
     let Counts { delivered, retried, dead, released, lost, .. } = *counts;
@@ -245,8 +257,6 @@ pub(crate) fn account(counts: &Counts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
 
     #[derive(clap::Parser)]
@@ -255,24 +265,18 @@ mod tests {
         args: DeliveryOptions,
     }
 
-    #[test]
-    fn the_defaults_are_the_librarys() {
-        let Line { args } = Line::parse_from(["x"]);
-        let (relay, sink) = (RelayOptions::default(), SinkOptions::default());
-        let plan = args.plan(relay.poll).unwrap_or_else(|failure| panic!("{failure:?}"));
-        let expected = RelayOptions { worker_id: plan.options.worker_id.clone(), ..relay };
-        assert_eq!(plan.options, expected);
-        assert_eq!(plan.sinks.iter().map(|sink| sink.name.as_str()).collect::<Vec<_>>(), ["default"]);
-        assert_eq!(plan.sinks[0].options, sink);
-    }
-
     /// The help says in words what the library has as figures.
     #[test]
     fn the_help_tells_the_librarys_defaults() {
         use clap::CommandFactory as _;
         let help = Line::command().render_help().to_string();
-        let sink = SinkOptions::default();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (sink, relay) = (SinkOptions::default(), RelayOptions::default());
         for told in [
+            format!("[default: {}]", friendly(relay.lease)),
+            format!("[default: {}]", friendly(relay.grace)),
+            format!("[default: {}]", relay.max_messages),
+            format!("[default: {}MiB]", relay.max_bytes >> 20),
             format!("[default: {}s]", sink.deadline.as_secs()),
             format!("[default: {}]", sink.retry.max_attempts),
             format!("[default: {}]", sink.batch_size),
@@ -280,13 +284,6 @@ mod tests {
         ] {
             assert!(help.contains(&told), "{told} is not in the help:\n{help}");
         }
-    }
-
-    #[test]
-    fn a_worker_has_a_name_of_its_own() {
-        let (one, other) = (worker_id(), worker_id());
-        assert_ne!(one, other);
-        assert!(one.contains(&format!("-{}-", std::process::id())) && one.len() <= 255, "{one}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::humane;
 use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
-use crate::store::{Address, Missing};
+use crate::store::{Database, Missing};
 
 const AFTER_HELP: &str = "\
 Exit code 0 when nothing is due any more. What fails is not waited for: it is
@@ -42,32 +42,40 @@ pub(crate) struct Args {
 }
 
 pub(crate) struct Prepared {
-    address: Address,
+    database: Database,
     plan: Plan,
     logs: Logs,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let logs = self.log.prepare("warn")?;
-        let poll = poll(&self.delivery);
-        Ok(Prepared { address: global.address()?, plan: self.delivery.plan(poll)?, logs })
+        let mut flags = self.delivery.flags();
+        self.log.put(&mut flags);
+        let layers = global.layers(flags)?;
+        let mut config = layers.config()?;
+        // Only how often it looks whether all has ended.
+        config.relay.poll = RelayOptions::default().poll.min(config.relay.lease / 3);
+        let logs = Logs::prepare(&config.log, "warn")?;
+        let plan = Plan::of(&config, &layers, self.delivery.sinks())?;
+        let database = global.one(&layers)?;
+        Ok(Prepared { database, plan, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, json: bool) -> Result<ExitCode> {
-        let Self { address, plan, logs } = self;
+        let Self { database: Database { name, address }, plan, logs } = self;
         let started = Instant::now();
         let opened = address.open(Missing::Create).await?;
-        let Delivery { relay, closed, .. } = plan.relay(&opened).await?;
+        let made = plan.make()?;
+        let Delivery { relay, .. } = plan.relay(&name, &opened, &made).await?;
         logs.start();
         let stop = Stop::on_signals(|| ())?;
         if let Some(words) = opened.created_words() {
             info!("{words}");
         }
         let shutdown = stop.token.child_token();
-        if let Some(closed) = closed {
+        if let Some(closed) = made.closed {
             let asked = shutdown.clone();
             tokio::spawn(async move {
                 closed.cancelled().await;
@@ -78,11 +86,6 @@ impl Prepared {
         say(&counts, started.elapsed(), json);
         Ok(stop.heard().unwrap_or(ExitCode::Ok))
     }
-}
-
-/// Only how often it looks whether all has ended.
-fn poll(delivery: &DeliveryOptions) -> Duration {
-    RelayOptions::default().poll.min(delivery.lease / 3)
 }
 
 /// On stderr: stdout holds the messages. If nobody listens there, nobody wanted it.

@@ -83,13 +83,14 @@ impl Args {
         Ok(match self.verb {
             Verb::Up => global.postgres()?.map_or(Prepared::ByItself, Prepared::Up),
             Verb::Status => global.postgres()?.map_or(Prepared::ByItself, Prepared::Status),
-            Verb::Print => Prepared::Print(global.schema.clone()),
+            Verb::Print => Prepared::Print(global.schema()?),
             Verb::Roles { prefix } => {
                 let store = global.postgres()?.ok_or_else(|| {
                     Failure::usage("an SQLite file has no roles")
                         .hint("who may read and write it is said by the rights of the file and its directory")
                 })?;
-                Prepared::Roles(store, prefix.unwrap_or_else(|| global.schema.clone()))
+                let prefix = prefix.unwrap_or_else(|| store.schema().clone());
+                Prepared::Roles(store, prefix)
             }
         })
     }

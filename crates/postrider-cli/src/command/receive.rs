@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use self::server::{Server, Token};
+use crate::config::Flags;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::log::{LogOptions, Logs};
@@ -73,7 +74,10 @@ pub(crate) struct Prepared {
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let logs = self.log.prepare("info")?;
+        let mut flags = Flags::default();
+        self.log.put(&mut flags);
+        let layers = global.layers(flags)?;
+        let logs = Logs::prepare(&layers.log()?, "info")?;
         let token = token()?;
         if token.is_none() && !self.listen.ip().is_loopback() {
             return Err(Failure::usage(format!(
@@ -82,7 +86,13 @@ impl Args {
             ))
             .hint(format!("set {TOKEN_VARIABLE}, or listen on 127.0.0.1 behind a proxy that asks who calls")));
         }
-        Ok(Prepared { address: global.address()?, listen: self.listen, max_body: self.max_body, token, logs })
+        Ok(Prepared {
+            address: global.one(&layers)?.address,
+            listen: self.listen,
+            max_body: self.max_body,
+            token,
+            logs,
+        })
     }
 }
 

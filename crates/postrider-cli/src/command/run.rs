@@ -3,15 +3,19 @@
 
 use std::time::Duration;
 
+use postrider_relay::RelayOptions;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::deliver::{self, Delivery, DeliveryOptions, Plan};
+use crate::config::{AdminConfig, Listen, friendly};
 use crate::exit_code::ExitCode;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
-use crate::store::{Address, Missing, Opened};
+use crate::store::{Database, Missing, Opened};
 use crate::{humane, output};
 
 const AFTER_HELP: &str = "\
@@ -47,63 +51,137 @@ pub(crate) struct Args {
     #[command(flatten)]
     delivery: DeliveryOptions,
     /// How often to look for what nobody announced; at most a third of --lease
-    #[arg(long, value_name = "DURATION", default_value = "500ms", help_heading = "How it is delivered")]
+    /// [default: 500ms]
+    #[arg(long, value_name = "DURATION", help_heading = "How it is delivered")]
     #[arg(value_parser = humane::parse_duration)]
-    poll: Duration,
+    poll: Option<Duration>,
+    /// Where the admin API listens, or none [default: 127.0.0.1:7433]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Admin API")]
+    listen: Option<Listen>,
     #[command(flatten)]
     log: LogOptions,
 }
 
 pub(crate) struct Prepared {
-    address: Address,
+    databases: Vec<Database>,
     plan: Plan,
+    #[expect(dead_code, reason = "the admin API is started with it")]
+    admin: AdminConfig,
+    notes: Vec<String>,
     logs: Logs,
+}
+
+/// The relay of one database.
+struct Running {
+    /// Its name, if there are others.
+    name: Option<String>,
+    opened: Opened,
+    delivery: Delivery,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let logs = self.log.prepare("info")?;
-        let plan = self.delivery.plan(self.poll)?;
-        Ok(Prepared { address: global.address()?, plan, logs })
+        let mut flags = self.delivery.flags();
+        flags.set("--poll", &["relay", "poll"], self.poll.map(friendly));
+        flags.set("--listen", &["admin", "listen"], self.listen.map(|listen| listen.to_string()));
+        self.log.put(&mut flags);
+        let layers = global.layers(flags)?;
+        let config = layers.config()?;
+        let logs = Logs::prepare(&config.log, "info")?;
+        let plan = Plan::of(&config, &layers, self.delivery.sinks())?;
+        let databases = global.databases(&layers)?;
+        Ok(Prepared { databases, plan, admin: config.admin(&layers)?, notes: layers.notes, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { address, plan, logs } = self;
-        let opened = address.open(Missing::Create).await?;
-        let Delivery { relay, options, sinks, closed } = plan.relay(&opened).await?;
+        let Self { databases, plan, notes, logs, .. } = self;
+        let made = plan.make()?;
+        let mut relays = Vec::new();
+        let several = databases.len() > 1;
+        // One that cannot be opened is told at once: later it is waited for.
+        for Database { name, address } in databases {
+            let about = |failure: Failure| if several { failure.of_database(&name) } else { failure };
+            let opened = address.open(Missing::Create).await.map_err(about)?;
+            let delivery = plan.relay(&name, &opened, &made).await.map_err(about)?;
+            relays.push(Running { name: several.then_some(name), opened, delivery });
+        }
         logs.start();
         let stop = Stop::on_signals(|| ())?;
+        for note in &notes {
+            info!("{note}");
+        }
+        for relay in &relays {
+            relay.announce(&plan.options).await;
+        }
+        let shutdown = stop.token.child_token();
+        if let Some(closed) = made.closed {
+            stop_without_reader(closed, shutdown.clone());
+        }
+        deliver_all(relays, shutdown).await
+    }
+}
+
+impl Running {
+    async fn announce(&self, options: &RelayOptions) {
+        let Self { name, opened, delivery } = self;
         if let Some(words) = opened.created_words() {
-            info!("{words}");
+            info!(database = name, "{words}");
         }
         info!(
+            database = name,
             store = output::printable(&opened.place),
-            sinks = output::printable(&sinks.join(", ")),
+            sinks = output::printable(&delivery.sinks.join(", ")),
             lease = humane::span(options.lease),
             poll = humane::span(options.poll),
-            wake = wake(&opened).await,
+            wake = wake(opened).await,
             worker = output::printable(&options.worker_id),
             "delivering"
         );
-        let shutdown = stop.token.child_token();
-        if let Some(closed) = closed {
-            let asked = shutdown.clone();
-            let gone = deliver::reader_gone();
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = closed.cancelled() => {}
-                    () = gone.cancelled() => {}
-                }
-                info!("nobody reads stdout any more: stopping in good order");
-                asked.cancel();
-            });
-        }
-        let counts = relay.run(shutdown).await.map_err(deliver::explain)?;
-        info!("stopped: {}", deliver::account(&counts));
-        Ok(ExitCode::Ok)
     }
+}
+
+fn stop_without_reader(closed: CancellationToken, shutdown: CancellationToken) {
+    let gone = deliver::reader_gone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = closed.cancelled() => {}
+            () = gone.cancelled() => {}
+        }
+        info!("nobody reads stdout any more: stopping in good order");
+        shutdown.cancel();
+    });
+}
+
+/// All relays until they are asked to stop. A store that goes away stops none: its relay waits. A relay that fails by itself
+/// stops the others in good order, for only a new process can help.
+async fn deliver_all(relays: Vec<Running>, shutdown: CancellationToken) -> Result<ExitCode> {
+    let mut running = JoinSet::new();
+    for Running { name, delivery, .. } in relays {
+        let asked = shutdown.clone();
+        running.spawn(async move { (name, delivery.relay.run(asked).await) });
+    }
+    let mut failed = None;
+    while let Some(ended) = running.join_next().await {
+        let failure = match ended {
+            Ok((name, Ok(counts))) => {
+                info!(database = name, "stopped: {}", deliver::account(&counts));
+                continue;
+            }
+            Ok((name, Err(error))) => {
+                let failure = deliver::explain(error);
+                match &name {
+                    Some(name) => failure.of_database(name),
+                    None => failure,
+                }
+            }
+            Err(error) => Failure::new(ExitCode::Failure, format!("a relay ended: {error}")),
+        };
+        shutdown.cancel();
+        failed = failed.or(Some(failure));
+    }
+    failed.map_or(Ok(ExitCode::Ok), Err)
 }
 
 /// Whether the store tells when something is due. Asked once more than the relay does, so that the first line can say.

@@ -48,11 +48,22 @@ impl Ran {
 /// The binary without any of our environment.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    let ours =
+        std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("POSTRIDER_"));
+    for variable in ours {
+        command.env_remove(variable);
+    }
     for variable in [
         "DATABASE_URL",
-        "POSTRIDER_SCHEMA",
-        "POSTRIDER_CONFIG",
         "CLOUD_INGESTION_URL",
+        "OUTBOX_BATCH_SIZE",
+        "OUTBOX_LEASE_SECONDS",
+        "OUTBOX_MAX_ATTEMPTS",
+        "OUTBOX_BACKOFF_CAP_SECONDS",
+        "SYNC_INTERVAL_MS",
+        "INTERNAL_ADMIN_ENABLED",
+        "INSTANCE_ID",
+        "HOSTNAME",
         "NO_COLOR",
         "COLUMNS",
         "CLICOLOR_FORCE",

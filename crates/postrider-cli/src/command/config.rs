@@ -1,0 +1,112 @@
+//! `postrider config`: shows the configuration that holds, with the source of each value, or says what is wrong with it.
+//! Nothing is connected to, and no secret is shown.
+
+use clap::Subcommand;
+
+use super::deliver::Plan;
+use crate::config::layers::DEFAULTS;
+use crate::config::{Config, Flags, Layers, print};
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, Result};
+use crate::humane;
+use crate::log::Logs;
+use crate::options::Global;
+use crate::output::Output;
+use crate::sinks::Maker;
+
+const AFTER_HELP: &str = "\
+Defaults, then the file, then the environment, then the command line: each stands
+above the one before. POSTRIDER__SECTION__KEY sets any key; see
+docs/configuration.md for the other variables.
+
+Examples:
+  postrider config print --config postrider.toml
+  postrider config print --defaults > postrider.toml
+  POSTRIDER__RELAY__LEASE=30s postrider config print --json
+  postrider config check --config postrider.toml";
+
+/// Show the configuration and where it comes from, or check it
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print what holds, with the source of each value; secrets as ***
+    Print {
+        /// Print the defaults, with a word about every key
+        #[arg(long)]
+        defaults: bool,
+    },
+    /// Say what is wrong, without connecting to anything
+    Check,
+}
+
+/// Everything that can be found out is known before the run.
+pub(crate) enum Prepared {
+    Text(String),
+    Print(Box<Layers>),
+    Checked { databases: u64, sinks: u64, routes: u64 },
+}
+
+impl Args {
+    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
+        if matches!(self.action, Action::Print { defaults: true }) {
+            return Ok(Prepared::Text(DEFAULTS.to_owned()));
+        }
+        let layers = global.layers(Flags::default())?;
+        let config = layers.config()?;
+        match self.action {
+            Action::Print { .. } => Ok(Prepared::Print(Box::new(layers))),
+            Action::Check => check(global, &layers, &config),
+        }
+    }
+}
+
+/// What `run` would find wrong before it connects, all of it.
+fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> {
+    let mut wrong = Vec::new();
+    let mut found = |result: Result<()>| match result {
+        Err(Failure::Report(report)) => wrong.push(report.message),
+        Err(Failure::Silent(_)) | Ok(()) => {}
+    };
+    let databases = global.databases(layers);
+    let count = databases.as_ref().map_or(0, Vec::len);
+    found(databases.map(drop));
+    found(Logs::prepare(&config.log, "info").map(drop));
+    found(config.admin(layers).map(drop));
+    let mut maker = Maker::default();
+    for (name, sink) in &config.sinks {
+        found(sink.kind(name).and_then(|kind| maker.make(name, kind)).map(drop));
+    }
+    if wrong.is_empty() {
+        let plan = Plan::of(config, layers, &[])?;
+        let [databases, sinks, routes] = [count, plan.sinks.len(), plan.routes.len()].map(|count| count as u64);
+        return Ok(Prepared::Checked { databases, sinks, routes });
+    }
+    Err(Failure::usage(wrong.join("; ")).hint("see docs/configuration.md and docs/sinks"))
+}
+
+impl Prepared {
+    pub(crate) fn run(self, output: &mut Output) -> Result<ExitCode> {
+        match self {
+            Self::Text(text) if output.json => output.json(&serde_json::json!({ "defaults": text }))?,
+            Self::Text(text) => output.line(text.trim_end())?,
+            Self::Print(layers) if output.json => output.json(&print::json(&layers)?)?,
+            Self::Print(layers) => output.line(print::toml(&layers)?)?,
+            Self::Checked { databases, sinks, routes } if output.json => output.json(
+                &serde_json::json!({ "usable": true, "databases": databases, "sinks": sinks, "routes": routes }),
+            )?,
+            Self::Checked { databases, sinks, routes } => output.line(format!(
+                "the configuration can be used: {}, {}, {}",
+                humane::counted(databases, "database"),
+                humane::counted(sinks, "sink"),
+                humane::counted(routes, "route")
+            ))?,
+        }
+        Ok(ExitCode::Ok)
+    }
+}

@@ -1,0 +1,260 @@
+//! A configuration that can be shown: every secret as `***`. What a sink's table holds is hidden unless it is known to be
+//! harmless, so that a key that is added later is hidden until somebody says otherwise. Where a secret is (`{ env = "NAME" }`)
+//! is no secret.
+
+use figment::value::{Dict, Value};
+
+/// Stands for what is not shown.
+pub(crate) const HIDDEN: &str = "***";
+
+/// Shorter texts are not looked for in messages: they would be found in words that have nothing to do with them.
+const SCRUB_LEAST: usize = 4;
+
+/// Texts that can be shown, by kind of sink.
+pub(super) const SHOWN: [(&str, &[&str]); 7] = [
+    ("file", &["path", "sync"]),
+    (
+        "http",
+        &[
+            "method",
+            "body",
+            "source",
+            "client_cert",
+            "client_key",
+            "ca",
+            "connect_timeout",
+            "timeout",
+            "reply_code",
+            "reference_header",
+            "allow",
+        ],
+    ),
+    ("kafka", &["brokers", "topic", "key", "acks", "compression", "timeout", "client_id"]),
+    ("mqtt", &["user", "client_id", "topic", "timeout", "keep_alive", "ca", "client_cert", "client_key"]),
+    ("nats", &["user", "ca", "client_cert", "client_key", "subject", "stream", "timeout"]),
+    ("rabbitmq", &["exchange", "routing_key", "timeout", "ca"]),
+    ("redis", &["ca", "client_cert", "client_key", "stream", "timeout"]),
+];
+
+/// Texts that are addresses: shown without what may be a secret in them.
+const ADDRESSES: [&str; 2] = ["url", "servers"];
+
+/// The same configuration, to be shown.
+pub(crate) fn shown(values: &Dict) -> Dict {
+    let section = |(name, value): (&String, &Value)| {
+        let value = match name.as_str() {
+            "databases" => each(value, &|_, database| {
+                each(database, &|key, value| match key {
+                    "url" => address(value),
+                    _ => value.clone(),
+                })
+            }),
+            "admin" => each(value, &admin),
+            "sinks" => each(value, &|_, sink| each(sink, &kind)),
+            _ => value.clone(),
+        };
+        (name.clone(), value)
+    };
+    values.iter().map(section).collect()
+}
+
+/// A text without any secret of this configuration that it may have repeated.
+pub(crate) fn scrub(text: &str, values: &Dict) -> String {
+    let mut secrets = Vec::new();
+    for ((_, value), shown) in values.iter().zip(shown(values).values()) {
+        collect(value, shown, &mut secrets);
+    }
+    // The longest first, for one may be part of another.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets
+        .iter()
+        .filter(|secret| secret.len() >= SCRUB_LEAST)
+        .fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
+}
+
+fn each(value: &Value, change: &dyn Fn(&str, &Value) -> Value) -> Value {
+    match value {
+        Value::Dict(tag, dict) => {
+            Value::Dict(*tag, dict.iter().map(|(key, value)| (key.clone(), change(key, value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn admin(key: &str, value: &Value) -> Value {
+    match (key, value) {
+        ("token", _) => secret(value),
+        ("tokens", Value::Array(tag, tokens)) => {
+            let token =
+                |token: &Value| each(token, &|key, value| if key == "token" { secret(value) } else { value.clone() });
+            Value::Array(*tag, tokens.iter().map(token).collect())
+        }
+        ("tokens", _) => secret(value),
+        _ => value.clone(),
+    }
+}
+
+/// One key of a sink: what it is, or how it is treated.
+fn kind(name: &str, value: &Value) -> Value {
+    let Some((_, public)) = SHOWN.iter().find(|(kind, _)| *kind == name) else { return value.clone() };
+    each(value, &|key, value| match key {
+        _ if public.contains(&key) => value.clone(),
+        _ if ADDRESSES.contains(&key) => address(value),
+        "basic" => each(value, &|key, value| if key == "user" { value.clone() } else { secret(value) }),
+        "headers" | "properties" => each(value, &|_, value| secret(value)),
+        "webhook" => each(value, &|_, value| secret(value)),
+        _ => match value {
+            Value::Num(..) | Value::Bool(..) | Value::Empty(..) => value.clone(),
+            _ => secret(value),
+        },
+    })
+}
+
+/// Nothing of it, but where it is.
+fn secret(value: &Value) -> Value {
+    match value {
+        Value::Dict(_, dict) if names_a_place(dict) => value.clone(),
+        Value::Dict(tag, dict) => {
+            Value::Dict(*tag, dict.iter().map(|(key, value)| (key.clone(), secret(value))).collect())
+        }
+        Value::Array(tag, items) => Value::Array(*tag, items.iter().map(secret).collect()),
+        Value::Bool(..) | Value::Empty(..) => value.clone(),
+        Value::String(tag, _) | Value::Char(tag, _) | Value::Num(tag, _) => Value::String(*tag, HIDDEN.to_owned()),
+    }
+}
+
+fn names_a_place(dict: &Dict) -> bool {
+    dict.len() == 1
+        && dict.iter().all(|(key, value)| ["env", "file"].contains(&key.as_str()) && value.as_str().is_some())
+}
+
+/// An address or several.
+fn address(value: &Value) -> Value {
+    match value {
+        Value::String(tag, text) => Value::String(*tag, url(text)),
+        Value::Array(tag, items) => Value::Array(*tag, items.iter().map(address).collect()),
+        other => secret(other),
+    }
+}
+
+/// A URL without whoever logs in, and without the values of its query. All before the last `@` counts as the former,
+/// because a password that is not encoded may hold anything.
+pub(crate) fn url(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) => {
+            (format!("{scheme}://"), rest)
+        }
+        Some(_) => return HIDDEN.to_owned(),
+        None if text.contains(['=', ' ']) => return HIDDEN.to_owned(),
+        None => (String::new(), text),
+    };
+    let (login, place) = match rest.rsplit_once('@') {
+        Some((_, place)) => (format!("{HIDDEN}@"), place),
+        None => (String::new(), rest),
+    };
+    let (place, query) = match place.split_once(['?', '#']) {
+        Some((place, query)) => {
+            let hidden = |pair: &str| {
+                pair.split_once('=').map_or_else(|| HIDDEN.to_owned(), |(key, _)| format!("{key}={HIDDEN}"))
+            };
+            (place, format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")))
+        }
+        None => (place, String::new()),
+    };
+    format!("{scheme}{login}{place}{query}")
+}
+
+/// What is not shown as it is.
+fn collect(value: &Value, shown: &Value, secrets: &mut Vec<String>) {
+    match (value, shown) {
+        (Value::Dict(_, inner), Value::Dict(_, shown)) => {
+            for (key, value) in inner {
+                if let Some(shown) = shown.get(key) {
+                    collect(value, shown, secrets);
+                }
+            }
+        }
+        (Value::Array(_, inner), Value::Array(_, shown)) => {
+            for (value, shown) in inner.iter().zip(shown) {
+                collect(value, shown, secrets);
+            }
+        }
+        (Value::String(_, text), Value::String(_, shown)) if text != shown => {
+            secrets.push(text.clone());
+            let login = text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(login, _)| login);
+            secrets.extend(login.map(str::to_owned));
+            secrets.extend(login.and_then(|login| login.split_once(':')).map(|(_, password)| password.to_owned()));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use figment::{Figment, Provider as _};
+    use postrider_relay::{HttpOptions, MqttOptions, NatsOptions, RabbitmqOptions, RedisOptions};
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::config::layers::Layer;
+    use crate::config::tests::known;
+
+    /// Whether a key of such a table is a secret, by its type: it takes the place of one, and shows that.
+    fn is_secret<T: DeserializeOwned + std::fmt::Debug>(required: &[(&str, &str)], key: &str) -> bool {
+        let place = Dict::from([("env".to_owned(), Value::from("POSTRIDER_PROBE"))]);
+        let required = required.iter().map(|(key, value)| Layer::one("a test", &[key], *value));
+        let figment = required.fold(Figment::new(), Figment::merge).merge(Layer::one("a test", &[key], place));
+        let read = figment.extract::<T>();
+        read.is_ok_and(|read| format!("{read:?}").contains("{ env = \"POSTRIDER_PROBE\" }"))
+    }
+
+    #[test]
+    fn whatever_is_a_secret_by_its_type_is_hidden() {
+        let mut secrets = Vec::new();
+        let mut look = |kind: &str, keys: BTreeSet<String>, is_secret: &dyn Fn(&str) -> bool| {
+            secrets.extend(keys.into_iter().filter(|key| is_secret(key)).map(|key| (kind.to_owned(), key)));
+        };
+        look("http", known::<HttpOptions>(), &is_secret::<HttpOptions>.with(&[("url", "http://h")]));
+        look("mqtt", known::<MqttOptions>(), &is_secret::<MqttOptions>.with(&[]));
+        look("nats", known::<NatsOptions>(), &is_secret::<NatsOptions>.with(&[("servers", "a")]));
+        look("rabbitmq", known::<RabbitmqOptions>(), &is_secret::<RabbitmqOptions>.with(&[]));
+        look("redis", known::<RedisOptions>(), &is_secret::<RedisOptions>.with(&[("url", "a")]));
+        assert!(secrets.len() >= 10, "{secrets:?}");
+        for (kind, key) in secrets {
+            let values = Layer::one("a test", &["sinks", "a", &kind, &key], "scheme://user:hunter2@host/?a=hunter2");
+            let shown = shown(&values.data().unwrap_or_default().into_values().next().unwrap_or_default());
+            assert!(!format!("{shown:?}").contains("hunter2"), "{kind}.{key}");
+        }
+    }
+
+    trait With {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a;
+    }
+
+    impl<F: Fn(&[(&str, &str)], &str) -> bool + 'static> With for F {
+        fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a {
+            move |key| self(required, key)
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        for (url, shown) in [
+            (
+                "postgres://app:hunter2@db:5432/shop?sslmode=require&password=hunter2",
+                "postgres://***@db:5432/shop?sslmode=***&password=***",
+            ),
+            ("postgres://app:hun/ter?2#@db/shop", "postgres://***@db/shop"),
+            ("nats://hunter2@a:4222,nats://b:hunter2@c:4222", "nats://***@c:4222"),
+            ("https://h/{topic}?hunter2", "https://h/{topic}?***"),
+            ("host=db password=hunter2", "***"),
+            ("hun ter2://x", "***"),
+            ("sqlite:shop.db", "sqlite:shop.db"),
+            ("localhost:4222", "localhost:4222"),
+        ] {
+            assert_eq!(url(url), shown);
+        }
+    }
+}
