@@ -35,7 +35,10 @@ export async function story(tell, options = {}) {
       wrongs.push(`a script of a message spoke: ${dialog.message()}`);
       dialog.dismiss();
     });
-    await page.addInitScript((token) => token && sessionStorage.setItem('postrider.token', token), options.token ?? TOKEN);
+    await page.addInitScript(
+      (token) => token && sessionStorage.setItem('postrider.token', token),
+      options.token ?? TOKEN,
+    );
     const open = (place) => page.goto(`${PAGE}/#/${place}`);
     await tell({ page, open, wrongs });
     if (wrongs.length) throw new Error(`the page did something wrong:\n${wrongs.join('\n')}`);

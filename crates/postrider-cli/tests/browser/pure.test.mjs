@@ -29,8 +29,25 @@ const { headline, verdict } = await at('verdict.js');
 const { words } = await at('views/audit.js');
 const { example } = await at('views/api.js');
 
-const sink = (changes) => ({ sink: 'billing', paused: false, pending: 0, due: 0, expired: 0, dead: 0, parked_lanes: 0, oldest_due_age_seconds: 0, breaker: 'closed', ...changes });
-const relay = (changes) => ({ worker_id: 'r', silent: false, reported_at: '2027-01-31T08:00:00Z', sinks: [{ sink: 'billing' }], ...changes });
+const sink = (changes) => ({
+  sink: 'billing',
+  paused: false,
+  pending: 0,
+  due: 0,
+  expired: 0,
+  dead: 0,
+  parked_lanes: 0,
+  oldest_due_age_seconds: 0,
+  breaker: 'closed',
+  ...changes,
+});
+const relay = (changes) => ({
+  worker_id: 'r',
+  silent: false,
+  reported_at: '2027-01-31T08:00:00Z',
+  sinks: [{ sink: 'billing' }],
+  ...changes,
+});
 const heads = (sinks, relays) => verdict({ sinks, relays }).map((one) => one.what);
 
 test('all is well when nothing waits for a person and nothing is late', () => {
@@ -47,13 +64,22 @@ test('the worst comes first', () => {
     sink({ sink: 'd', due: 1, oldest_due_age_seconds: 61 }),
   ];
   const relays = [relay({ sinks: ['billing', 'a', 'b', 'c', 'd'].map((name) => ({ sink: name })) })];
-  assert.deepEqual(heads(sinks, relays), ['c refuses everything', '1 lane of b is parked', 'd is behind by 1 min 1 s', 'a is paused', 'billing has 2 dead letters']);
+  assert.deepEqual(heads(sinks, relays), [
+    'c refuses everything',
+    '1 lane of b is parked',
+    'd is behind by 1 min 1 s',
+    'a is paused',
+    'billing has 2 dead letters',
+  ]);
   assert.equal(headline(verdict({ sinks, relays })), 'c, b and d are stuck');
 });
 
 test('nobody delivers: no relay, only silent ones, or none for that sink', () => {
   assert.deepEqual(heads([sink({ due: 3 })], []), ['No relay is running']);
-  assert.equal(headline(verdict({ sinks: [sink({ due: 3 })], relays: [relay({ silent: true })] })), 'Nothing is delivered');
+  assert.equal(
+    headline(verdict({ sinks: [sink({ due: 3 })], relays: [relay({ silent: true })] })),
+    'Nothing is delivered',
+  );
   assert.deepEqual(heads([sink({ due: 3 })], [relay({ sinks: [] })]), ['No relay delivers to billing']);
 });
 
@@ -102,7 +128,19 @@ test('who may do what is said with its reason', () => {
 
 test('bytes, orders and schemas are put into words', () => {
   assert.equal(hexadecimal(new Uint8Array([0, 65, 255])), `00000000  ${'00 41 ff'.padEnd(47)}  .A.`);
-  assert.equal(words({ action: 'redrive', which: { sink: 'a', message_ids: ['1', '2'] }, at_most: 5 }), 'sink a · message ids 1, 2');
-  const schemas = { Body: { type: 'object', properties: { topic: { type: 'string' }, limit: { type: ['integer', 'null'] }, self: { $ref: '#/components/schemas/Body' } } } };
+  assert.equal(
+    words({ action: 'redrive', which: { sink: 'a', message_ids: ['1', '2'] }, at_most: 5 }),
+    'sink a · message ids 1, 2',
+  );
+  const schemas = {
+    Body: {
+      type: 'object',
+      properties: {
+        topic: { type: 'string' },
+        limit: { type: ['integer', 'null'] },
+        self: { $ref: '#/components/schemas/Body' },
+      },
+    },
+  };
   assert.deepEqual(Object.keys(example({ $ref: '#/components/schemas/Body' }, schemas)), ['topic', 'limit', 'self']);
 });

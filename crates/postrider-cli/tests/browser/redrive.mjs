@@ -21,7 +21,11 @@ await story(async ({ page, open }) => {
   for (const part of ['<img src=x onerror=', '</script>', '12345678901234567890']) {
     if (!text.includes(part)) throw new Error(`the payload does not show ${part}: ${text}`);
   }
-  same(await page.evaluate(() => [window.pwned, document.querySelectorAll('pre *, img[src="x"]').length]), [null, 0], 'nothing of a payload is run or made an element');
+  same(
+    await page.evaluate(() => [window.pwned, document.querySelectorAll('pre *, img[src="x"]').length]),
+    [null, 0],
+    'nothing of a payload is run or made an element',
+  );
   await page.getByRole('region', { name: 'Attempts to default' }).getByText('failed').first().waitFor();
 
   // The cause is corrected; the letter is redriven, after a question that counts.

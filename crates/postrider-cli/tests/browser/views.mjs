@@ -14,23 +14,29 @@ const VIEWS = {
   api: 'API',
 };
 
-for (const [colorScheme, width] of [['light', 360], ['dark', 1280]]) {
-  await story(async ({ page, open }) => {
-    for (const [place, heading] of Object.entries(VIEWS)) {
-      await open(place);
-      await page.getByRole('heading', { level: 1, name: heading }).waitFor();
-      await page.locator('.waiting-bars').waitFor({ state: 'detached' });
-      const found = await page.evaluate(() => ({
-        wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
-        problems: [...document.querySelectorAll('.problem')].map((one) => one.textContent),
-        nameless: [...document.querySelectorAll('button, a[href], input, select, textarea')]
-          .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.title))
-          .map((one) => one.outerHTML),
-      }));
-      same(found, { wide: false, problems: [], nameless: [] }, `the view "${place}" at ${width} pixels`);
-    }
-    await tryTheApi(page);
-  }, { colorScheme, viewport: { width, height: 800 } });
+for (const [colorScheme, width] of [
+  ['light', 360],
+  ['dark', 1280],
+]) {
+  await story(
+    async ({ page, open }) => {
+      for (const [place, heading] of Object.entries(VIEWS)) {
+        await open(place);
+        await page.getByRole('heading', { level: 1, name: heading }).waitFor();
+        await page.locator('.waiting-bars').waitFor({ state: 'detached' });
+        const found = await page.evaluate(() => ({
+          wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+          problems: [...document.querySelectorAll('.problem')].map((one) => one.textContent),
+          nameless: [...document.querySelectorAll('button, a[href], input, select, textarea')]
+            .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.title))
+            .map((one) => one.outerHTML),
+        }));
+        same(found, { wide: false, problems: [], nameless: [] }, `the view "${place}" at ${width} pixels`);
+      }
+      await tryTheApi(page);
+    },
+    { colorScheme, viewport: { width, height: 800 } },
+  );
 }
 
 async function tryTheApi(page) {

@@ -1,5 +1,5 @@
 // Lines over time, drawn as SVG: one line for each sink, gaps where nothing was measured. Pointer and arrow keys move a
-// cross-hair that tells every value of that moment. Called by the overview; colours come from parts.css, so that both
+// cross-hair that tells every value of that moment. Called by the overview; colours come from overview.css, so that both
 // themes fit, and nothing here knows what is being measured.
 
 import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
@@ -61,17 +61,21 @@ export function Chart({ title, unit, series, from, to, format, ceiling = niceCei
     <figcaption><span class="chart-title">${title}</span><span class="muted">${unit}</span></figcaption>
     <div class="plot" ref=${frame} tabindex="0" role="img" aria-label=${summary(title, series, format)}
       onPointerMove=${point} onPointerLeave=${() => onCursor(null)} onKeyDown=${key} onBlur=${() => onCursor(null)}>
-      ${width > 0 && html`<svg width=${width} height=${HEIGHT} aria-hidden="true">
+      ${
+        width > 0 &&
+        html`<svg width=${width} height=${HEIGHT} aria-hidden="true">
         <${Grid} ...${{ top, x, y, from, to, width, format }} />
         ${series.map((one) => html`<path key=${one.name} class=${`line colour-${one.colour}`} d=${outline(one.points, x, y)} />`)}
         ${cursor !== null && cursor >= from && html`<line class="cross" x1=${x(cursor)} x2=${x(cursor)} y1=${EDGE.top} y2=${HEIGHT - EDGE.bottom} />`}
-      </svg>`}
+      </svg>`
+      }
       ${width > 0 && cursor !== null && cursor >= from && html`<${Reading} ...${{ series, cursor, format, x, width }} />`}
     </div>
   </figure>`;
 }
 
-const longest = (series) => series.reduce((best, one) => (one.points.length > best.points.length ? one : best), series[0]);
+const longest = (series) =>
+  series.reduce((best, one) => (one.points.length > best.points.length ? one : best), series[0]);
 
 function nearest(times, at) {
   return times.reduce((best, time) => (Math.abs(time - at) < Math.abs(best - at) ? time : best), times[0] ?? at);
@@ -96,10 +100,12 @@ function Grid({ top, x, y, from, to, width, format }) {
   const marks = [];
   for (let at = Math.ceil(from / quarter) * quarter; at < to; at += quarter) marks.push(at);
   return html`<g class="grid">
-    ${[0, 0.5, 1].map((part) => html`<g key=${part}>
+    ${[0, 0.5, 1].map(
+      (part) => html`<g key=${part}>
       <line x1=${EDGE.left} x2=${width - EDGE.right} y1=${y(top * part)} y2=${y(top * part)} />
       <text x=${EDGE.left - 6} y=${y(top * part) + 4} text-anchor="end">${format(top * part)}</text>
-    </g>`)}
+    </g>`,
+    )}
     ${marks.map((at) => html`<text key=${at} x=${x(at)} y=${HEIGHT - 4} text-anchor=${x(at) > width - 24 ? 'end' : 'middle'}>${timeOfDay(at)}</text>`)}
   </g>`;
 }
@@ -109,8 +115,10 @@ function Reading({ series, cursor, format, x, width }) {
   const place = left ? { right: `${width - x(cursor) + 8}px` } : { left: `${x(cursor) + 8}px` };
   return html`<div class="reading" style=${place}>
     <p class="muted">${timeOfDay(cursor)}</p>
-    ${series.map((one) => html`<p key=${one.name}><span class=${`chip colour-${one.colour}`}></span>
-      <span class="reading-name">${one.name}</span> <strong>${said(one, cursor, format)}</strong></p>`)}
+    ${series.map(
+      (one) => html`<p key=${one.name}><span class=${`chip colour-${one.colour}`}></span>
+      <span class="reading-name">${one.name}</span> <strong>${said(one, cursor, format)}</strong></p>`,
+    )}
   </div>`;
 }
 

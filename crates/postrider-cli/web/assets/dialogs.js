@@ -55,9 +55,14 @@ export function Confirm({ question, onClose, onDone }) {
     <form method="dialog" onSubmit=${submit}>
       ${[].concat(says).map((line) => html`<p key=${line}>${line}</p>`)}
       ${prepare && html`<${Counted} counts=${counts} counted=${counted} waiting=${!counted && !error} danger=${danger} />`}
-      ${typed && counted && !nothing && html`<label class="field"><span>Type <strong>${counted.matching}</strong> to confirm</span>
+      ${
+        typed &&
+        counted &&
+        !nothing &&
+        html`<label class="field"><span>Type <strong>${counted.matching}</strong> to confirm</span>
         <input type="text" inputmode="numeric" name="typed" autocomplete="off" ref=${field} value=${text}
-          onInput=${(event) => setText(event.currentTarget.value)} /></label>`}
+          onInput=${(event) => setText(event.currentTarget.value)} /></label>`
+      }
       <${Problem} error=${error} />
       <div class="dialog-buttons">
         <button type="button" onClick=${onClose}>Cancel</button>
@@ -99,8 +104,10 @@ export function SignIn({ why, onClose, onToken }) {
 export function Help({ shortcuts, onClose }) {
   return html`<${Modal} title="Keyboard" onClose=${onClose} wide>
     <dl class="shortcuts">
-      ${shortcuts.map(([keys, what]) => html`<div key=${keys}>
-        <dt>${keys.split(' ').map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}
+      ${shortcuts.map(
+        ([keys, what]) => html`<div key=${keys}>
+        <dt>${keys.split(' ').map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd>${what}</dd></div>`,
+      )}
     </dl>
     <div class="dialog-buttons"><button type="button" class="primary" autofocus onClick=${onClose}>Close</button></div>
   <//>`;

@@ -25,8 +25,11 @@ export function Filters({ path, fields, query }) {
     <div class="filter-buttons">
       <button type="submit" class="primary">Filter</button>
       ${used.length > 0 && html`<a class="button" href=${`#/${path}`}>Clear</a>`}
-      ${fields.some((field) => field.more) && html`<button type="button" aria-expanded=${open}
-        onClick=${() => setOpen(!open)}>${open ? 'Fewer' : 'More'} filters</button>`}
+      ${
+        fields.some((field) => field.more) &&
+        html`<button type="button" aria-expanded=${open}
+        onClick=${() => setOpen(!open)}>${open ? 'Fewer' : 'More'} filters</button>`
+      }
     </div>
   </form>`;
 }

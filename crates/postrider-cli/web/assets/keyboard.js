@@ -51,7 +51,11 @@ export function useKeyboard({ onHelp }) {
 }
 
 function busy(element) {
-  return document.querySelector('dialog[open]') || element.isContentEditable || /^(input|textarea|select)$/i.test(element.tagName);
+  return (
+    document.querySelector('dialog[open]') ||
+    element.isContentEditable ||
+    /^(input|textarea|select)$/i.test(element.tagName)
+  );
 }
 
 function focusFind() {
@@ -63,7 +67,9 @@ function focusFind() {
 
 /** Through the first link or box of each row. */
 function step(by) {
-  const rows = [...document.querySelectorAll('main tbody tr')].map((row) => row.querySelector('a, input, button')).filter(Boolean);
+  const rows = [...document.querySelectorAll('main tbody tr')]
+    .map((row) => row.querySelector('a, input, button'))
+    .filter(Boolean);
   if (!rows.length) return;
   const here = rows.findIndex((element) => element.closest('tr').contains(document.activeElement));
   rows[Math.min(rows.length - 1, Math.max(0, here + by))].focus();

@@ -15,11 +15,38 @@ export function Time({ at }) {
 
 /** Which states are good, bad, or neither. The word is always there: colour alone says nothing. */
 const TONES = {
-  delivered: 'ok', DISPATCHED: 'ok', DELIVERED: 'ok', closed: 'ok', alive: 'ok', running: 'ok',
-  leased: 'info', LEASED: 'info', due: 'info', DUE: 'info', pending: 'info', NOT_DUE: 'info', BEHIND_LANE_HEAD: 'info',
-  waiting: 'warn', RETRYABLE: 'warn', RETRY_LATER: 'warn', half_open: 'warn', paused: 'warn', SINK_PAUSED: 'warn',
-  ZOMBIE_REQUEUE: 'warn', LEASE_EXPIRED: 'warn', ATTEMPTS_EXHAUSTED: 'bad', RELAY_SILENT: 'bad', silent: 'bad',
-  dead: 'bad', DEAD: 'bad', FAILED: 'bad', parked: 'bad', LANE_PARKED: 'bad', open: 'bad', BREAKER_OPEN: 'bad', NO_RELAY: 'bad',
+  delivered: 'ok',
+  DISPATCHED: 'ok',
+  DELIVERED: 'ok',
+  closed: 'ok',
+  alive: 'ok',
+  running: 'ok',
+  leased: 'info',
+  LEASED: 'info',
+  due: 'info',
+  DUE: 'info',
+  pending: 'info',
+  NOT_DUE: 'info',
+  BEHIND_LANE_HEAD: 'info',
+  waiting: 'warn',
+  RETRYABLE: 'warn',
+  RETRY_LATER: 'warn',
+  half_open: 'warn',
+  paused: 'warn',
+  SINK_PAUSED: 'warn',
+  ZOMBIE_REQUEUE: 'warn',
+  LEASE_EXPIRED: 'warn',
+  ATTEMPTS_EXHAUSTED: 'bad',
+  RELAY_SILENT: 'bad',
+  silent: 'bad',
+  dead: 'bad',
+  DEAD: 'bad',
+  FAILED: 'bad',
+  parked: 'bad',
+  LANE_PARKED: 'bad',
+  open: 'bad',
+  BREAKER_OPEN: 'bad',
+  NO_RELAY: 'bad',
 };
 
 export function State({ of, title }) {
@@ -66,14 +93,20 @@ export function Table({ label, columns, rows, rowKey, tone }) {
   const shown = columns.filter(Boolean);
   return html`<div class="scroll"><table class="table" role="table" aria-label=${label}>
     <thead role="rowgroup"><tr role="row">
-      ${shown.map((column) => html`<th key=${column.label} role="columnheader" scope="col"
-        class=${column.number ? 'number' : ''}>${column.hide ? html`<span class="unseen">${column.label}</span>` : column.label}</th>`)}
+      ${shown.map(
+        (column) => html`<th key=${column.label} role="columnheader" scope="col"
+        class=${column.number ? 'number' : ''}>${column.hide ? html`<span class="unseen">${column.label}</span>` : column.label}</th>`,
+      )}
     </tr></thead>
     <tbody role="rowgroup">
-      ${rows.map((row) => html`<tr key=${rowKey(row)} role="row" data-key=${rowKey(row)} class=${tone?.(row) || ''}>
-        ${shown.map((column) => html`<td key=${column.label} role="cell" data-label=${column.hide ? '' : column.label}
-          class=${[column.number && 'number', column.name && 'name', column.wide && 'wide'].filter(Boolean).join(' ')} title=${column.name?.(row)}>${column.cell(row)}</td>`)}
-      </tr>`)}
+      ${rows.map(
+        (row) => html`<tr key=${rowKey(row)} role="row" data-key=${rowKey(row)} class=${tone?.(row) || ''}>
+        ${shown.map(
+          (column) => html`<td key=${column.label} role="cell" data-label=${column.hide ? '' : column.label}
+          class=${[column.number && 'number', column.name && 'name', column.wide && 'wide'].filter(Boolean).join(' ')} title=${column.name?.(row)}>${column.cell(row)}</td>`,
+        )}
+      </tr>`,
+      )}
     </tbody>
   </table></div>`;
 }

@@ -22,7 +22,11 @@ export function Payload({ payload, body, contentType }) {
 
 function read(payload, body) {
   if (payload !== null && payload !== undefined) {
-    return { text: JSON.stringify(payload, null, 2), size: new TextEncoder().encode(JSON.stringify(payload)).length, kind: 'JSON' };
+    return {
+      text: JSON.stringify(payload, null, 2),
+      size: new TextEncoder().encode(JSON.stringify(payload)).length,
+      kind: 'JSON',
+    };
   }
   if (!body) return { text: null, size: 0, kind: '' };
   const raw = Uint8Array.from(atob(body), (character) => character.charCodeAt(0));

@@ -13,20 +13,30 @@ const OVERLAP_SECONDS = 60;
 export function merge(old, fresh, oldest) {
   const known = new Map(old.map((sample) => [`${sample.at} ${sample.sink}`, sample]));
   for (const sample of fresh) known.set(`${sample.at} ${sample.sink}`, sample);
-  return [...known.values()].filter((sample) => Date.parse(sample.at) >= oldest).sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  return [...known.values()]
+    .filter((sample) => Date.parse(sample.at) >= oldest)
+    .sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
 export function useSamples() {
   const kept = useRef({ samples: [], asked: 0 });
-  return useData(async (signal) => {
-    const since = (Date.now() - kept.current.asked) / 1_000;
-    const within = Math.ceil(Math.min(HOUR_SECONDS, since + OVERLAP_SECONDS));
-    const asked = Date.now();
-    const { samples } = await get('/api/v1/samples', { within_seconds: within }, signal);
-    const newest = Math.max(0, ...samples.map((sample) => Date.parse(sample.at)), ...kept.current.samples.slice(-1).map((sample) => Date.parse(sample.at)));
-    kept.current = { samples: merge(kept.current.samples, samples, newest - HOUR_SECONDS * 1_000), asked };
-    return kept.current.samples;
-  }, 'samples', REFRESH_MS);
+  return useData(
+    async (signal) => {
+      const since = (Date.now() - kept.current.asked) / 1_000;
+      const within = Math.ceil(Math.min(HOUR_SECONDS, since + OVERLAP_SECONDS));
+      const asked = Date.now();
+      const { samples } = await get('/api/v1/samples', { within_seconds: within }, signal);
+      const newest = Math.max(
+        0,
+        ...samples.map((sample) => Date.parse(sample.at)),
+        ...kept.current.samples.slice(-1).map((sample) => Date.parse(sample.at)),
+      );
+      kept.current = { samples: merge(kept.current.samples, samples, newest - HOUR_SECONDS * 1_000), asked };
+      return kept.current.samples;
+    },
+    'samples',
+    REFRESH_MS,
+  );
 }
 
 const perSecond = (sample, amount) => (sample.seconds > 0 ? amount / sample.seconds : 0);
@@ -34,7 +44,8 @@ const perSecond = (sample, amount) => (sample.seconds > 0 ? amount / sample.seco
 /** What is drawn: the title, the unit, and the value of a sample. */
 export const MEASURES = {
   delivered: (sample) => perSecond(sample, sample.attempts.dispatched),
-  failed: (sample) => perSecond(sample, sample.attempts.retryable + sample.attempts.failed + sample.attempts.zombie_requeue),
+  failed: (sample) =>
+    perSecond(sample, sample.attempts.retryable + sample.attempts.failed + sample.attempts.zombie_requeue),
   pending: (sample) => sample.pending,
   age: (sample) => sample.oldest_due_age_seconds * 1_000,
   p50: (sample) => sample.latency_p50_ms,

@@ -19,10 +19,21 @@ export function rights(overview) {
   if (!overview) return { operate: false, canSignIn: false, reason: '', role: 'none' };
   const { enabled, role } = overview.admin;
   if (!enabled) {
-    return { operate: false, canSignIn: false, role, reason: 'Orders are switched off on this server: set POSTRIDER_ADMIN_TOKEN and start it again.' };
+    return {
+      operate: false,
+      canSignIn: false,
+      role,
+      reason: 'Orders are switched off on this server: set POSTRIDER_ADMIN_TOKEN and start it again.',
+    };
   }
   if (role === 'operate') return { operate: true, canSignIn: true, reason: '', role };
-  if (role === 'read') return { operate: false, canSignIn: true, role, reason: 'Your token may only read. Orders need one with the role operate.' };
+  if (role === 'read')
+    return {
+      operate: false,
+      canSignIn: true,
+      role,
+      reason: 'Your token may only read. Orders need one with the role operate.',
+    };
   return { operate: false, canSignIn: true, role, reason: 'Orders need a token with the role operate.' };
 }
 
@@ -39,9 +50,14 @@ export function Shell({ route, children }) {
 
   // Whoever closed the question is not asked again by every refresh.
   const declined = useRef(false);
-  useEffect(() => onUnauthorized((error) => {
-    if (!declined.current) setSigningIn((open) => open || { why: [error.message, error.hint].filter(Boolean).join('. ') });
-  }), []);
+  useEffect(
+    () =>
+      onUnauthorized((error) => {
+        if (!declined.current)
+          setSigningIn((open) => open || { why: [error.message, error.hint].filter(Boolean).join('. ') });
+      }),
+    [],
+  );
   useEffect(() => {
     const timer = notice && setTimeout(() => setNotice(null), NOTICE_MS);
     return () => clearTimeout(timer);
@@ -51,7 +67,10 @@ export function Shell({ route, children }) {
   const may = rights(overview);
   const ask = useCallback((asked) => setQuestion(asked), []);
   const signIn = useCallback((why) => setSigningIn({ why }), []);
-  const session = useMemo(() => ({ overview, error: answer.error, may, ask, signIn, generation }), [overview, answer.error, generation]);
+  const session = useMemo(
+    () => ({ overview, error: answer.error, may, ask, signIn, generation }),
+    [overview, answer.error, generation],
+  );
   const signed = (value) => {
     declined.current = !value;
     if (value) token.set(value);
@@ -101,7 +120,9 @@ function Sidebar({ route, overview, may, onHelp, onSignIn, onSignOut }) {
   useEffect(() => setOpen(false), [route]);
   const problems = overview ? verdict(overview) : [];
   const marks = {
-    overview: problems.length ? { text: problems.length, tone: problems[0].grave ? 'bad' : 'warn', label: 'need attention' } : null,
+    overview: problems.length
+      ? { text: problems.length, tone: problems[0].grave ? 'bad' : 'warn', label: 'need attention' }
+      : null,
     'dead-letters': mark(overview, (sink) => sink.dead, 'dead'),
     lanes: mark(overview, (sink) => sink.parked_lanes, 'parked'),
   };
@@ -113,10 +134,12 @@ function Sidebar({ route, overview, may, onHelp, onSignIn, onSignOut }) {
     <div id="menu" class=${open ? 'menu-part open' : 'menu-part'}>
       <${Find} />
       <nav aria-label="Views"><ul>
-        ${NAVIGATION.map(([name, label, key]) => html`<li key=${name}>
+        ${NAVIGATION.map(
+          ([name, label, key]) => html`<li key=${name}>
           <a href=${name === 'overview' ? '#/' : link(name)} aria-current=${here === name ? 'page' : undefined} title=${`Keyboard: g ${key}`}>
             ${label}${marks[name] && html`<span class=${`mark ${marks[name].tone}`} aria-label=${`${marks[name].text} ${marks[name].label}`}>${marks[name].text}</span>`}</a>
-        </li>`)}
+        </li>`,
+        )}
       </ul></nav>
       <div class="sidebar-foot">
         ${overview && html`<${Databases} overview=${overview} />`}
@@ -153,10 +176,13 @@ function Databases({ overview }) {
   const { databases, store } = overview;
   const change = (event) => location.assign(`/?database=${encodeURIComponent(event.currentTarget.value)}#/`);
   return html`<div class="store">
-    ${databases.length > 1 && html`<label class="field"><span>Database</span>
+    ${
+      databases.length > 1 &&
+      html`<label class="field"><span>Database</span>
       <select value=${database || overview.database} onChange=${change}>
         ${databases.map((name) => html`<option key=${name} value=${name} selected=${name === overview.database}>${name}</option>`)}
-      </select></label>`}
+      </select></label>`
+    }
     <p class="muted mono" title=${store}>${store}</p>
   </div>`;
 }

@@ -36,8 +36,13 @@ function Story({ sink, attempts, enqueued, end, slowest }) {
       </div>
       <span class="muted strip-span">${duration(ms(attempts.at(-1).completed_at) - ms(enqueued))}</span>
     </div>
-    <ol class="attempts">${attempts.map((attempt, index) => html`<${Attempt} key=${attempt.attempt_no} attempt=${attempt} before=${attempts[index - 1]} slowest=${slowest}
-      since=${ms(attempt.claimed_at) - ms(enqueued)} waited=${ms(attempt.claimed_at) - ms(index ? attempts[index - 1].completed_at : enqueued)} />`)}</ol>
+    <ol class="attempts">${attempts.map(
+      (
+        attempt,
+        index,
+      ) => html`<${Attempt} key=${attempt.attempt_no} attempt=${attempt} before=${attempts[index - 1]} slowest=${slowest}
+      since=${ms(attempt.claimed_at) - ms(enqueued)} waited=${ms(attempt.claimed_at) - ms(index ? attempts[index - 1].completed_at : enqueued)} />`,
+    )}</ol>
   </section>`;
 }
 
@@ -56,9 +61,12 @@ function Attempt({ attempt, before, slowest, since, waited }) {
         <span class="bar-text">${attempt.latency_ms === null ? `${duration(took(attempt))} held` : duration(attempt.latency_ms)}</span></span>
       <span class="muted mono attempt-worker">${attempt.worker_id}</span>
     </div>
-    ${(code || said || attempt.code || reference) && html`<p class="attempt-said">
+    ${
+      (code || said || attempt.code || reference) &&
+      html`<p class="attempt-said">
       ${attempt.code && html`<span class="code">${attempt.code}</span> `}
       ${!same && code && html`<span class="code">${code}</span> `}${said && (same ? html`<span class="muted">the same error</span>` : html`<span>${said}</span>`)}
-      ${reference && html`<span class="muted"> ${reference}</span>`}</p>`}
+      ${reference && html`<span class="muted"> ${reference}</span>`}</p>`
+    }
   </li>`;
 }

@@ -24,7 +24,9 @@ function relayProblems(sinks, relays) {
     found.push({
       weight: waiting ? GRAVE + 9 : MINOR + 0.9,
       what: relays.length ? 'No relay is alive' : 'No relay is running',
-      why: waiting ? `Nothing is delivered: ${plural(waiting, 'delivery is', 'deliveries are')} due and nobody takes them.` : 'Nothing is due now, but what comes will wait.',
+      why: waiting
+        ? `Nothing is delivered: ${plural(waiting, 'delivery is', 'deliveries are')} due and nobody takes them.`
+        : 'Nothing is due now, but what comes will wait.',
       links: [],
     });
   }
@@ -46,32 +48,62 @@ function sinkProblems(sink, relays) {
   const looksAfterIt = relays.some((relay) => !relay.silent && relay.sinks.some((one) => one.sink === name));
   if (sink.breaker === 'open') {
     const again = openFor(name, relays) ? ` It is tried again in ${seconds(openFor(name, relays))}.` : '';
-    add(GRAVE + 5, `${name} refuses everything`, `Its breaker is open after failures in a row, so it is left alone.${again}`,
-      ['What waits', link('lanes', { sink: name })], ['Sink', link('sinks')]);
+    add(
+      GRAVE + 5,
+      `${name} refuses everything`,
+      `Its breaker is open after failures in a row, so it is left alone.${again}`,
+      ['What waits', link('lanes', { sink: name })],
+      ['Sink', link('sinks')],
+    );
   } else if (!sink.paused && sink.due && relays.some((relay) => !relay.silent) && !looksAfterIt) {
-    add(GRAVE + 6, `No relay delivers to ${name}`, `${plural(sink.due, 'delivery is', 'deliveries are')} due for it, and no relay that is alive has a sink of this name.`,
-      ['What waits', link('messages', { sink: name, state: 'pending' })]);
+    add(
+      GRAVE + 6,
+      `No relay delivers to ${name}`,
+      `${plural(sink.due, 'delivery is', 'deliveries are')} due for it, and no relay that is alive has a sink of this name.`,
+      ['What waits', link('messages', { sink: name, state: 'pending' })],
+    );
   }
   if (sink.parked_lanes) {
-    add(GRAVE + 4, `${plural(sink.parked_lanes, 'lane')} of ${name} ${sink.parked_lanes === 1 ? 'is' : 'are'} parked`,
+    add(
+      GRAVE + 4,
+      `${plural(sink.parked_lanes, 'lane')} of ${name} ${sink.parked_lanes === 1 ? 'is' : 'are'} parked`,
       'The head is dead and everything behind it waits for a person: redrive the head, or skip it.',
-      ['See the lanes', link('lanes', { sink: name, state: 'parked' })]);
+      ['See the lanes', link('lanes', { sink: name, state: 'parked' })],
+    );
   }
   if (!sink.paused && sink.breaker !== 'open' && sink.oldest_due_age_seconds > BEHIND_AFTER_SECONDS) {
-    add(GRAVE + 3, `${name} is behind by ${seconds(sink.oldest_due_age_seconds)}`, `${plural(sink.due, 'delivery is', 'deliveries are')} due; the oldest has waited this long.`,
-      ['What waits', link('messages', { sink: name, state: 'pending' })]);
+    add(
+      GRAVE + 3,
+      `${name} is behind by ${seconds(sink.oldest_due_age_seconds)}`,
+      `${plural(sink.due, 'delivery is', 'deliveries are')} due; the oldest has waited this long.`,
+      ['What waits', link('messages', { sink: name, state: 'pending' })],
+    );
   }
   if (sink.paused) {
-    add(MINOR + 0.7, `${name} is paused`, sink.pending ? `${plural(sink.pending, 'delivery waits', 'deliveries wait')} until somebody resumes it.` : 'What comes for it will wait until somebody resumes it.',
-      ['Sinks', link('sinks')]);
+    add(
+      MINOR + 0.7,
+      `${name} is paused`,
+      sink.pending
+        ? `${plural(sink.pending, 'delivery waits', 'deliveries wait')} until somebody resumes it.`
+        : 'What comes for it will wait until somebody resumes it.',
+      ['Sinks', link('sinks')],
+    );
   }
   if (sink.dead > 0) {
-    add(MINOR + 0.6, `${name} has ${plural(sink.dead, 'dead letter')}`, 'They are not tried again until somebody redrives or discards them.',
-      ['See why', link('dead-letters', { sink: name })]);
+    add(
+      MINOR + 0.6,
+      `${name} has ${plural(sink.dead, 'dead letter')}`,
+      'They are not tried again until somebody redrives or discards them.',
+      ['See why', link('dead-letters', { sink: name })],
+    );
   }
   if (sink.expired > 0) {
-    add(MINOR + 0.3, `${plural(sink.expired, 'lease')} of ${name} ran out`, 'A relay died or hung while it held them; a living relay takes them over by itself.',
-      ['Messages', link('messages', { sink: name, state: 'leased' })]);
+    add(
+      MINOR + 0.3,
+      `${plural(sink.expired, 'lease')} of ${name} ran out`,
+      'A relay died or hung while it held them; a living relay takes them over by itself.',
+      ['Messages', link('messages', { sink: name, state: 'leased' })],
+    );
   }
   return found;
 }

@@ -17,20 +17,25 @@ export function Api({ route: { query } }) {
   return html`<div class="head"><h1>API</h1><p class="muted">Everything on this page is done with it. Its description: <a href="/api/openapi.json">/api/openapi.json</a></p></div>
     <${Problem} error=${description.error} retry=${description.reload} />
     ${description.loading && html`<${Waiting} rows=${10} />`}
-    ${chosen && html`<div class="api">
+    ${
+      chosen &&
+      html`<div class="api">
       <${Operations} operations=${operations} chosen=${chosen} />
       <${Try} key=${chosen.id} operation=${chosen} schemas=${description.data.components?.schemas || {}} />
-    </div>`}`;
+    </div>`
+    }`;
 }
 
 function list({ paths }) {
-  return Object.entries(paths).flatMap(([path, methods]) => METHODS.filter((method) => methods[method]).map((method) => ({
-    id: `${method} ${path}`,
-    method: method.toUpperCase(),
-    path,
-    ...methods[method],
-    parameters: [...(methods.parameters || []), ...(methods[method].parameters || [])],
-  })));
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    METHODS.filter((method) => methods[method]).map((method) => ({
+      id: `${method} ${path}`,
+      method: method.toUpperCase(),
+      path,
+      ...methods[method],
+      parameters: [...(methods.parameters || []), ...(methods[method].parameters || [])],
+    })),
+  );
 }
 
 function Operations({ operations, chosen }) {
@@ -39,10 +44,12 @@ function Operations({ operations, chosen }) {
       <select value=${chosen.id} onChange=${(event) => go('api', { operation: event.currentTarget.value })}>
         ${operations.map((operation) => html`<option key=${operation.id} value=${operation.id} selected=${operation === chosen}>${operation.id}</option>`)}
       </select></label>
-    <ul>${operations.map((operation) => html`<li key=${operation.id}>
+    <ul>${operations.map(
+      (operation) => html`<li key=${operation.id}>
       <a href=${`#/api?operation=${encodeURIComponent(operation.id)}`} aria-current=${operation === chosen ? 'true' : undefined}>
         <span class=${`method ${operation.method.toLowerCase()}`}>${operation.method}</span> <span class="mono">${operation.path.replace('/api/v1', '')}</span></a>
-    </li>`)}</ul>
+    </li>`,
+    )}</ul>
   </nav>`;
 }
 
@@ -72,8 +79,11 @@ function Try({ operation, schemas }) {
     ${operation.description && operation.description !== operation.summary && html`<p class="muted">${operation.description}</p>`}
     <form onSubmit=${submit}>
       <div class="filters">${operation.parameters.filter((parameter) => parameter.in !== 'header').map((parameter) => html`<${Parameter} key=${parameter.name} parameter=${parameter} />`)}</div>
-      ${schema && html`<label class="field"><span>Body (JSON)</span>
-        <textarea name=" body" rows="8" spellcheck=${false}>${JSON.stringify(example(schema, schemas), null, 2)}</textarea></label>`}
+      ${
+        schema &&
+        html`<label class="field"><span>Body (JSON)</span>
+        <textarea name=" body" rows="8" spellcheck=${false}>${JSON.stringify(example(schema, schemas), null, 2)}</textarea></label>`
+      }
       <p><button type="submit" class="primary" disabled=${busy}>${busy ? 'Sending…' : `Send ${operation.method}`}</button>
         ${operation.method !== 'GET' && html` <span class="warn-text">This is real: it changes things.</span>`}</p>
     </form>
@@ -95,7 +105,9 @@ function Parameter({ parameter: { name, required, schema = {}, description, in: 
 
 function fill(operation, given) {
   const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(given[`path ${name}`] || ''));
-  const query = Object.entries(given).filter(([name]) => name.startsWith('query ')).map(([name, value]) => [name.slice(6), value]);
+  const query = Object.entries(given)
+    .filter(([name]) => name.startsWith('query '))
+    .map(([name, value]) => [name.slice(6), value]);
   return address(path, Object.fromEntries(query));
 }
 
@@ -106,10 +118,18 @@ export function example(schema, schemas, depth = 0) {
   if (schema.default !== undefined) return schema.default;
   if (schema.$ref) return example(schemas[schema.$ref.split('/').pop()], schemas, depth + 1);
   const one = schema.oneOf || schema.anyOf;
-  if (one) return example(one.find((option) => option.type !== 'null'), schemas, depth + 1);
+  if (one)
+    return example(
+      one.find((option) => option.type !== 'null'),
+      schemas,
+      depth + 1,
+    );
   if (schema.allOf) return Object.assign({}, ...schema.allOf.map((part) => example(part, schemas, depth + 1)));
   const type = [].concat(schema.type).find((name) => name !== 'null');
-  if (type === 'object') return Object.fromEntries(Object.entries(schema.properties || {}).map(([name, inner]) => [name, example(inner, schemas, depth + 1)]));
+  if (type === 'object')
+    return Object.fromEntries(
+      Object.entries(schema.properties || {}).map(([name, inner]) => [name, example(inner, schemas, depth + 1)]),
+    );
   return { string: schema.enum?.[0] ?? '', integer: 0, number: 0, boolean: false, array: [] }[type] ?? null;
 }
 

@@ -42,7 +42,10 @@ export function words(detail) {
   const said = [];
   const visit = (name, value) => {
     if (value === null || value === undefined || name === 'action' || name === 'at_most') return;
-    if (Array.isArray(value)) said.push(`${label(name)} ${value.length > 3 ? `${value.slice(0, 3).join(', ')} and ${value.length - 3} more` : value.join(', ')}`);
+    if (Array.isArray(value))
+      said.push(
+        `${label(name)} ${value.length > 3 ? `${value.slice(0, 3).join(', ')} and ${value.length - 3} more` : value.join(', ')}`,
+      );
     else if (typeof value === 'object') Object.entries(value).forEach(([key, inner]) => visit(key, inner));
     else said.push(`${label(name)} ${value}`);
   };

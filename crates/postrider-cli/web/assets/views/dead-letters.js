@@ -7,7 +7,19 @@ import { Filters } from '../filters.js';
 import { bytes, count, plural } from '../format.js';
 import { useData, useSession, useTitle } from '../hooks.js';
 import { deadFilter, discard, redrive } from '../orders.js';
-import { Failure, Message, Nothing, Order, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting } from '../parts.js';
+import {
+  Failure,
+  Message,
+  Nothing,
+  Order,
+  Problem,
+  ReadOnlyNote,
+  Section,
+  State,
+  Table,
+  Time,
+  Waiting,
+} from '../parts.js';
 import { link } from '../router.js';
 
 const LIMIT = 50;
@@ -21,7 +33,10 @@ export function DeadLetters({ route: { query } }) {
   useEffect(() => setPages([]), [filter]);
   const groups = useData((signal) => get('/api/v1/dead-letters/groups', query, signal), filter);
   const after = pages.at(-1);
-  const letters = useData((signal) => get('/api/v1/dead-letters', { ...query, after, limit: LIMIT }, signal), `${filter} ${after ?? ''}`);
+  const letters = useData(
+    (signal) => get('/api/v1/dead-letters', { ...query, after, limit: LIMIT }, signal),
+    `${filter} ${after ?? ''}`,
+  );
   const fields = [
     { name: 'sink', label: 'Sink', suggestions: overview?.sinks.map((sink) => sink.sink) },
     { name: 'topic', label: 'Topic' },
@@ -37,19 +52,31 @@ export function DeadLetters({ route: { query } }) {
   return html`<div class="head"><h1>Dead letters</h1><p class="muted">Not tried again until you say so. Correct the cause first, then redrive.</p></div>
     <${ReadOnlyNote} />
     <${Filters} path="dead-letters" fields=${fields} query=${query} />
-    <${Problem} error=${groups.error || letters.error} retry=${() => { groups.reload(); letters.reload(); }} />
+    <${Problem} error=${groups.error || letters.error} retry=${() => {
+      groups.reload();
+      letters.reload();
+    }} />
     ${(groups.loading || letters.loading) && !letters.error && html`<${Waiting} />`}
     ${total === 0 && letters.data?.items.length === 0 && html`<${Nothing}>${Object.keys(query).length ? 'No dead letter is like this.' : 'There are no dead letters.'}<//>`}
     ${total > 0 && html`<${Groups} groups=${groups.data.items} total=${total} query=${query} ask=${ask} />`}
     ${letters.data?.items.length > 0 && html`<${Letters} key=${`${filter} ${after ?? ''}`} page=${letters.data} query=${query} ask=${ask} />`}
-    ${letters.data && html`<div class="pager">
+    ${
+      letters.data &&
+      html`<div class="pager">
       ${pages.length > 0 && html`<button type="button" onClick=${() => setPages(pages.slice(0, -1))}>← Newer</button>`}
       ${letters.data.next && html`<button type="button" onClick=${() => setPages([...pages, letters.data.next])}>Older →</button>`}
-    </div>`}`;
+    </div>`
+    }`;
 }
 
 /** Of a filter, without what a link must not carry. */
-const narrowed = (query, group) => ({ ...query, sink: group.sink, topic: group.topic, reason: group.reason, error_code: group.error_code });
+const narrowed = (query, group) => ({
+  ...query,
+  sink: group.sink,
+  topic: group.topic,
+  reason: group.reason,
+  error_code: group.error_code,
+});
 
 function Groups({ groups, total, query, ask }) {
   const orders = (filter, what, amount) => html`<span class="orders">
@@ -59,15 +86,36 @@ function Groups({ groups, total, query, ask }) {
   const columns = [
     { label: 'Dead', number: true, cell: (group) => html`<strong>${count(group.count)}</strong>` },
     { label: 'Sink', name: (group) => group.sink, cell: (group) => group.sink },
-    { label: 'Topic', name: (group) => group.topic, cell: (group) => html`<a href=${link('dead-letters', narrowed(query, group))}>${group.topic}</a>` },
+    {
+      label: 'Topic',
+      name: (group) => group.topic,
+      cell: (group) => html`<a href=${link('dead-letters', narrowed(query, group))}>${group.topic}</a>`,
+    },
     { label: 'Reason', cell: (group) => html`<${State} of=${group.reason} />` },
-    { label: 'Last error', wide: true, cell: (group) => html`<${Failure} code=${group.error_code} message=${group.error_message} />` },
+    {
+      label: 'Last error',
+      wide: true,
+      cell: (group) => html`<${Failure} code=${group.error_code} message=${group.error_message} />`,
+    },
     { label: 'First', cell: (group) => html`<${Time} at=${group.first_died_at} />` },
     { label: 'Last', cell: (group) => html`<${Time} at=${group.last_died_at} />` },
-    { label: 'Orders', hide: true, cell: (group) => orders(deadFilter(narrowed(query, group)), `${plural(group.count, 'dead letter')} of ${group.topic} for ${group.sink}`, '') },
+    {
+      label: 'Orders',
+      hide: true,
+      cell: (group) =>
+        orders(
+          deadFilter(narrowed(query, group)),
+          `${plural(group.count, 'dead letter')} of ${group.topic} for ${group.sink}`,
+          '',
+        ),
+    },
   ];
   const filtered = Object.keys(query).length > 0;
-  const whole = orders(deadFilter(query), filtered ? 'all that match the filter' : 'every dead letter', `all ${count(total)}`);
+  const whole = orders(
+    deadFilter(query),
+    filtered ? 'all that match the filter' : 'every dead letter',
+    `all ${count(total)}`,
+  );
   return html`<${Section} id="groups" title="By cause" note=${plural(groups.length, 'group')} aside=${whole}>
     <${Table} label="Groups of dead letters" columns=${columns} rows=${groups} rowKey=${(group) => [group.sink, group.topic, group.reason, group.error_code].join(' ')} />
   <//>`;
@@ -85,13 +133,28 @@ function Letters({ page, query, ask }) {
   const all = picked.length === page.items.length;
   const box = html`<label class="check"><input type="checkbox" checked=${all} onChange=${() => setChosen(all ? [] : page.items.map(letterKey))} /> Select this page</label>`;
   const columns = [
-    { label: 'Select', hide: true, cell: (letter) => html`<input type="checkbox" aria-label=${`Select ${letter.message_id} for ${letter.sink}`}
-      checked=${chosen.includes(letterKey(letter))} onChange=${() => toggle(letter)} />` },
+    {
+      label: 'Select',
+      hide: true,
+      cell: (letter) => html`<input type="checkbox" aria-label=${`Select ${letter.message_id} for ${letter.sink}`}
+      checked=${chosen.includes(letterKey(letter))} onChange=${() => toggle(letter)} />`,
+    },
     { label: 'Message', cell: (letter) => html`<${Message} id=${letter.message_id} />` },
     { label: 'Sink', name: (letter) => letter.sink, cell: (letter) => letter.sink },
     { label: 'Topic', name: (letter) => letter.topic, cell: (letter) => letter.topic },
-    { label: 'Lane', name: (letter) => letter.lane, cell: (letter) => (letter.lane ? html`<a href=${link('lanes', { lane: letter.lane })}>${letter.lane}</a>${letter.parked && html` <${State} of="parked" />`}` : html`<span class="muted">–</span>`) },
-    { label: 'Error', wide: true, cell: (letter) => html`<${Failure} code=${letter.error_code} message=${letter.error_message} />` },
+    {
+      label: 'Lane',
+      name: (letter) => letter.lane,
+      cell: (letter) =>
+        letter.lane
+          ? html`<a href=${link('lanes', { lane: letter.lane })}>${letter.lane}</a>${letter.parked && html` <${State} of="parked" />`}`
+          : html`<span class="muted">–</span>`,
+    },
+    {
+      label: 'Error',
+      wide: true,
+      cell: (letter) => html`<${Failure} code=${letter.error_code} message=${letter.error_message} />`,
+    },
     { label: 'Attempts', number: true, cell: (letter) => count(letter.attempt_count) },
     { label: 'Size', number: true, cell: (letter) => bytes(letter.payload_size_bytes) },
     { label: 'Died', cell: (letter) => html`<${Time} at=${letter.died_at} />` },
@@ -107,7 +170,11 @@ function Letters({ page, query, ask }) {
 function Picked({ picked, query, ask }) {
   const sinks = [...new Set(picked.map((letter) => letter.sink))];
   const several = sinks.length > 1;
-  const filter = () => deadFilter({ ...query, sink: sinks[0] }, picked.map((letter) => letter.message_id));
+  const filter = () =>
+    deadFilter(
+      { ...query, sink: sinks[0] },
+      picked.map((letter) => letter.message_id),
+    );
   const what = `${plural(picked.length, 'selected dead letter')} of ${sinks[0]}`;
   return html`${several && html`<span class="muted">Select letters of one sink only.</span>`}
     <${Order} small disabled=${!picked.length || several} onOrder=${() => ask(redrive(filter(), what))}>Redrive ${picked.length || ''} selected<//>

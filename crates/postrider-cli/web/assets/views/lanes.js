@@ -16,7 +16,11 @@ const STATES = ['parked', 'waiting', 'leased', 'due'];
 export function Lanes({ route: { query } }) {
   useTitle('Lanes');
   const { overview, ask } = useSession();
-  const lanes = useData((signal) => get('/api/v1/lanes', { ...query, limit: LIMIT }, signal), JSON.stringify(query), REFRESH_MS);
+  const lanes = useData(
+    (signal) => get('/api/v1/lanes', { ...query, limit: LIMIT }, signal),
+    JSON.stringify(query),
+    REFRESH_MS,
+  );
   const fields = [
     { name: 'sink', label: 'Sink', suggestions: overview?.sinks.map((sink) => sink.sink) },
     { name: 'lane', label: 'Lane' },
@@ -31,17 +35,35 @@ export function Lanes({ route: { query } }) {
 }
 
 function List({ items, ask, filtered }) {
-  if (!items.length) return html`<${Nothing}>${filtered ? 'No lane is like this.' : 'No lane has anything to deliver.'}<//>`;
+  if (!items.length)
+    return html`<${Nothing}>${filtered ? 'No lane is like this.' : 'No lane has anything to deliver.'}<//>`;
   const columns = [
-    { label: 'Lane', name: (lane) => lane.lane, cell: (lane) => html`<a href=${link('messages', { lane: lane.lane })}><strong>${lane.lane}</strong></a>` },
+    {
+      label: 'Lane',
+      name: (lane) => lane.lane,
+      cell: (lane) => html`<a href=${link('messages', { lane: lane.lane })}><strong>${lane.lane}</strong></a>`,
+    },
     { label: 'Sink', name: (lane) => lane.sink, cell: (lane) => lane.sink },
     { label: 'State', cell: (lane) => html`<${State} of=${lane.state} />` },
     { label: 'Depth', number: true, cell: (lane) => count(lane.depth) },
-    { label: 'Head', name: (lane) => lane.head_message_id, cell: (lane) => html`<span class="muted">#${lane.head_sequence_id}</span> <${Message} id=${lane.head_message_id} />` },
+    {
+      label: 'Head',
+      name: (lane) => lane.head_message_id,
+      cell: (lane) =>
+        html`<span class="muted">#${lane.head_sequence_id}</span> <${Message} id=${lane.head_message_id} />`,
+    },
     { label: 'Attempts', number: true, cell: (lane) => count(lane.head_attempt_count) },
     { label: 'Due', cell: (lane) => html`<${Time} at=${lane.head_due_at} />` },
-    { label: 'Why', wide: true, cell: (lane) => html`<${Failure} code=${lane.head_error_code} message=${lane.head_error_message} />` },
-    { label: 'Orders', hide: true, cell: (lane) => lane.state === 'parked' && html`<${Order} small onOrder=${() => ask(skip(lane))}>Skip head<//>` },
+    {
+      label: 'Why',
+      wide: true,
+      cell: (lane) => html`<${Failure} code=${lane.head_error_code} message=${lane.head_error_message} />`,
+    },
+    {
+      label: 'Orders',
+      hide: true,
+      cell: (lane) => lane.state === 'parked' && html`<${Order} small onOrder=${() => ask(skip(lane))}>Skip head<//>`,
+    },
   ];
   return html`<${Table} label="Lanes" columns=${columns} rows=${items} rowKey=${(lane) => `${lane.sink} ${lane.lane}`} />
     ${items.length >= LIMIT && html`<p class="muted">The first ${LIMIT} are shown; filter to see others.</p>`}`;

@@ -19,7 +19,10 @@ export function Messages({ route: { query } }) {
   const filter = JSON.stringify(query);
   useEffect(() => setPages([]), [filter]);
   const before = pages.at(-1);
-  const messages = useData((signal) => get('/api/v1/messages', { ...query, before, limit: LIMIT }, signal), `${filter} ${before ?? ''}`);
+  const messages = useData(
+    (signal) => get('/api/v1/messages', { ...query, before, limit: LIMIT }, signal),
+    `${filter} ${before ?? ''}`,
+  );
   const fields = [
     { name: 'state', label: 'State', options: STATES },
     { name: 'topic', label: 'Topic' },
@@ -36,15 +39,19 @@ export function Messages({ route: { query } }) {
     <${Problem} error=${messages.error} retry=${messages.reload} />
     ${messages.loading && html`<${Waiting} rows=${10} />`}
     ${page && (page.items.length ? html`<${List} items=${page.items} />` : html`<${Empty} more=${page.next} query=${query} />`)}
-    ${page && html`<div class="pager">
+    ${
+      page &&
+      html`<div class="pager">
       ${pages.length > 0 && html`<button type="button" onClick=${() => setPages(pages.slice(0, -1))}>← Newer</button>`}
       <button type="button" onClick=${messages.reload}>Refresh</button>
       ${page.next && html`<button type="button" onClick=${() => setPages([...pages, page.next])}>Older →</button>`}
-    </div>`}`;
+    </div>`
+    }`;
 }
 
 function Empty({ more, query }) {
-  if (more) return html`<${Nothing}>None among the messages looked at. A search looks at a bounded number: go on with "Older".<//>`;
+  if (more)
+    return html`<${Nothing}>None among the messages looked at. A search looks at a bounded number: go on with "Older".<//>`;
   return html`<${Nothing}>${Object.keys(query).length ? 'No message is like this.' : 'There are no messages yet.'}<//>`;
 }
 
@@ -53,9 +60,24 @@ function List({ items }) {
     { label: 'Message', cell: (item) => html`<${Message} id=${item.message_id} />` },
     { label: 'State', cell: (item) => html`<${State} of=${item.state} />` },
     { label: 'Topic', name: (item) => item.topic, cell: (item) => item.topic },
-    { label: 'Namespace', name: (item) => item.namespace, cell: (item) => html`<span class="muted">${item.namespace}</span>` },
-    { label: 'Lane', name: (item) => item.lane, cell: (item) => (item.lane ? html`<a href=${link('messages', { lane: item.lane })}>${item.lane}</a> <span class="muted">#${item.sequence_id}</span>` : html`<span class="muted">–</span>`) },
-    { label: 'Sink', name: (item) => item.sink, cell: (item) => item.sink || html`<span class="muted">everywhere</span>` },
+    {
+      label: 'Namespace',
+      name: (item) => item.namespace,
+      cell: (item) => html`<span class="muted">${item.namespace}</span>`,
+    },
+    {
+      label: 'Lane',
+      name: (item) => item.lane,
+      cell: (item) =>
+        item.lane
+          ? html`<a href=${link('messages', { lane: item.lane })}>${item.lane}</a> <span class="muted">#${item.sequence_id}</span>`
+          : html`<span class="muted">–</span>`,
+    },
+    {
+      label: 'Sink',
+      name: (item) => item.sink,
+      cell: (item) => item.sink || html`<span class="muted">everywhere</span>`,
+    },
     { label: 'Attempts', number: true, cell: (item) => count(item.attempt_no) },
     { label: 'Due', cell: (item) => html`<${Time} at=${item.due_at} />` },
     { label: 'Enqueued', cell: (item) => html`<${Time} at=${item.enqueued_at} />` },

@@ -12,7 +12,8 @@ import { openFor } from '../verdict.js';
 /** One word for how a sink stands. */
 export function sinkState(sink) {
   if (sink.paused) return 'paused';
-  if (sink.breaker === 'open' || sink.breaker === 'half_open') return sink.breaker === 'open' ? 'BREAKER_OPEN' : 'half_open';
+  if (sink.breaker === 'open' || sink.breaker === 'half_open')
+    return sink.breaker === 'open' ? 'BREAKER_OPEN' : 'half_open';
   return 'running';
 }
 
@@ -21,7 +22,9 @@ export function Sinks() {
   const { overview, error, ask } = useSession();
   const body = overview
     ? html`<${List} sinks=${overview.sinks} relays=${overview.relays} ask=${ask} />`
-    : error ? html`<${Problem} error=${error} />` : html`<${Waiting} />`;
+    : error
+      ? html`<${Problem} error=${error} />`
+      : html`<${Waiting} />`;
   return html`<div class="head"><h1>Sinks</h1><p class="muted">Where messages go. A paused sink keeps its messages until it is resumed.</p></div>
     <${ReadOnlyNote} />${body}`;
 }
@@ -48,9 +51,11 @@ function Card({ sink, open, ask }) {
   ];
   return html`<li class="sink-card" data-key=${sink.sink}>
     <div class="sink-head"><h2>${sink.sink}</h2><span class="muted">${sink.kind}</span><${State} of=${sinkState(sink)} /><span class="grow"></span>
-      ${sink.paused
-        ? html`<${Order} small onOrder=${() => ask(resume(sink))}>Resume<//>`
-        : html`<${Order} small onOrder=${() => ask(pause(sink))}>Pause<//>`}</div>
+      ${
+        sink.paused
+          ? html`<${Order} small onOrder=${() => ask(resume(sink))}>Resume<//>`
+          : html`<${Order} small onOrder=${() => ask(pause(sink))}>Pause<//>`
+      }</div>
     <dl class="numbers">${numbers.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
   </li>`;
 }
