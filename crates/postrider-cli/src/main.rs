@@ -13,6 +13,8 @@ mod output;
 mod signals;
 mod sinks;
 mod store;
+mod telemetry;
+mod traces;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};

@@ -14,6 +14,7 @@ use crate::leases::{Held, Hold};
 use crate::outlet::Outlet;
 use crate::relay::Shared;
 use crate::sink::{SinkFailure, Verdict};
+use crate::trace;
 
 /// How long a delivery that was cut off may take to notice before the relay goes on without it.
 const CUT_OFF_WAIT: Duration = Duration::from_secs(1);
@@ -28,7 +29,12 @@ pub(crate) enum Attempted {
     CutShort(Duration),
 }
 
-pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &[Held], hold: &Hold) -> Attempted {
+pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &mut [Held], hold: &Hold) -> Attempted {
+    if let Some(propagate) = shared.propagate.as_deref() {
+        for held in &mut *batch {
+            trace::begin(propagate, outlet, held);
+        }
+    }
     let messages: Vec<Arc<Claimed>> = batch.iter().map(|held| Arc::clone(&held.message)).collect();
     let count = messages.len();
     let sink = Arc::clone(&outlet.sink);

@@ -89,6 +89,15 @@ impl Breaker {
         matches!(self.state, State::Open { .. })
     }
 
+    /// For people: `closed`, `open` with the time that is left, `half_open`.
+    pub(crate) fn describe(&self, now: Instant) -> (&'static str, Option<Duration>) {
+        match self.state {
+            State::Closed { .. } => ("closed", None),
+            State::Open { until } if now < until => ("open", Some(until - now)),
+            State::Open { .. } | State::HalfOpen { .. } => ("half_open", None),
+        }
+    }
+
     /// The probe was not sent: nothing was due, or the claim failed.
     pub(crate) fn probe_unused(&mut self) {
         if let State::HalfOpen { probing } = &mut self.state {
@@ -195,6 +204,21 @@ mod tests {
             breaker.answered(1);
         }
         assert_eq!(breaker.allowed(now), Allowed::Everything);
+    }
+
+    #[test]
+    fn its_state_has_a_word_and_the_time_that_is_left() {
+        let (mut breaker, now) = breaker();
+        assert_eq!(breaker.describe(now), ("closed", None));
+        for _ in 0..3 {
+            breaker.failed(now);
+        }
+        assert_eq!(breaker.describe(now), ("open", Some(seconds(1))));
+        assert_eq!(breaker.describe(now + seconds(1)), ("half_open", None), "the next claim is a probe");
+        breaker.allowed(now + seconds(1));
+        assert_eq!(breaker.describe(now + seconds(1)), ("half_open", None));
+        breaker.answered(1);
+        assert_eq!(breaker.describe(now + seconds(1)), ("closed", None));
     }
 
     #[test]

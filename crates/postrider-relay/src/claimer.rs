@@ -10,7 +10,7 @@ use postrider::{Claim, Claimed};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{Span, error, warn};
 
 use crate::breaker::Allowed;
 use crate::completer::Ended;
@@ -21,6 +21,7 @@ use crate::outlet::Outlet;
 use crate::relay::{Mode, Shared};
 use crate::room::Places;
 use crate::telemetry;
+use crate::trace;
 use crate::wake::Sleep;
 
 /// Between two claims while the store is away.
@@ -121,6 +122,7 @@ impl Claimer {
         // A drain's empty answer is the last only if nothing is on its way that could free a lane.
         let may_be_last = self.mode == Mode::Drain && self.outlet.held() == 0;
         let asked_for = places.count();
+        let span = trace::claim(&self.outlet);
         let (gaze, claimed) = match self.claim(asked_for).await {
             Ok(answer) => answer,
             Err(next) => return next,
@@ -131,7 +133,8 @@ impl Claimer {
         }
         self.quiet = 0;
         let full = claimed.len() >= asked_for as usize;
-        let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places);
+        trace::claimed(&span, claimed.len());
+        let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places, span);
         let (batch, suspect) = self.set_suspects_aside(batch).await;
         self.start(batch, &hold);
         if let Some(suspect) = suspect {
@@ -244,13 +247,14 @@ impl Claimer {
         guard: &Arc<OwnedRwLockReadGuard<()>>,
         mut ahead: OwnedSemaphorePermit,
         mut places: Places,
+        span: Span,
     ) -> (Vec<Held>, Arc<Hold>, CancellationToken) {
         let count = claimed.len();
         self.shared.stats.claimed(count);
         telemetry::claimed(&self.outlet.name, count);
         let token = claimed[0].lease_token;
         let ids = claimed.iter().map(|message| message.message_id).collect();
-        let (hold, ended) = Hold::new(token, ids, self.looked_at + self.shared.options.lease);
+        let (hold, ended) = Hold::new(token, ids, self.looked_at + self.shared.options.lease, span);
         self.shared.leases.add(&hold);
         let batch = claimed
             .into_iter()
@@ -263,6 +267,7 @@ impl Claimer {
                     hold: Arc::clone(&hold),
                     outlet: Arc::clone(&self.outlet),
                     beside_others: Some(Arc::clone(guard)),
+                    span: Span::none(),
                 }
             })
             .collect();

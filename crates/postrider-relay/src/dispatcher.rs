@@ -19,6 +19,7 @@ use crate::policy::{self, FailureClass};
 use crate::relay::Shared;
 use crate::sink::{Batching, Receipt, SinkFailure, Verdict};
 use crate::telemetry;
+use crate::trace;
 
 /// Messages that go one after the other: a run of one lane, or one message without a lane.
 type Run = VecDeque<Held>;
@@ -160,13 +161,14 @@ async fn deliver_batch(
         lose(shared, batch).await;
         return None;
     }
-    let (batch, lost): (Vec<Held>, Vec<Held>) = batch.into_iter().partition(|held| hold.holds(held.message.message_id));
+    let (mut batch, lost): (Vec<Held>, Vec<Held>) =
+        batch.into_iter().partition(|held| hold.holds(held.message.message_id));
     if !lost.is_empty() {
         lose(shared, lost).await;
         hand_back(shared, vec![batch.into()]).await;
         return None;
     }
-    let (verdicts, latency) = match attempt(shared, outlet, &batch, hold).await {
+    let (verdicts, latency) = match attempt(shared, outlet, &mut batch, hold).await {
         Attempted::Answered(verdicts, latency) => (verdicts, latency),
         Attempted::LeaseLost => {
             lose(shared, batch).await;
@@ -182,7 +184,8 @@ async fn deliver_batch(
             return None;
         }
     };
-    telemetry::dispatched(&outlet.name, latency);
+    let whole = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_)));
+    telemetry::dispatched(&outlet.name, latency, whole);
     note_for_breaker(shared, outlet, &verdicts);
     let paused = pause_if_asked(shared, outlet, &verdicts).await;
     let mut failed_runs = Vec::new();
@@ -231,9 +234,12 @@ fn note_for_breaker(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) {
     }
 }
 
-fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency: Duration) -> Ended {
+fn ended(shared: &Shared, outlet: &Outlet, mut held: Held, verdict: Verdict, latency: Duration) -> Ended {
     let (outcome, receipt) = match verdict {
-        Verdict::NotSent => return Ended::Unsent(held),
+        Verdict::NotSent => {
+            trace::end(&mut held, "NOT_SENT", None);
+            return Ended::Unsent(held);
+        }
         Verdict::Delivered(receipt) => (Outcome::Dispatched, receipt),
         Verdict::Failed(mut failure) => {
             let class = outlet.options.codes.class_of(&failure);
@@ -243,11 +249,16 @@ fn ended(shared: &Shared, outlet: &Outlet, held: Held, verdict: Verdict, latency
             (outcome, receipt)
         }
     };
+    trace::end(&mut held, outcome.state().as_str(), failure_code(&outcome));
     let mut completion = Completion::new(&held.message, outcome);
     completion.reference = receipt.reference;
     completion.code = receipt.code;
     completion.latency = Some(latency);
     Ended::Outcome(held, completion)
+}
+
+fn failure_code(outcome: &Outcome) -> Option<&str> {
+    outcome.failure().map(|failure| failure.error_code.as_deref().unwrap_or(SinkFailure::ERROR))
 }
 
 async fn hand_back(shared: &Shared, runs: Vec<Run>) {
@@ -257,7 +268,8 @@ async fn hand_back(shared: &Shared, runs: Vec<Run>) {
 }
 
 async fn lose(shared: &Shared, batch: Vec<Held>) {
-    for held in batch {
+    for mut held in batch {
+        trace::end(&mut held, "LEASE_LOST", Some("LEASE_LOST"));
         shared.end(Ended::Lost(held)).await;
     }
 }

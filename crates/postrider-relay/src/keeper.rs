@@ -1,33 +1,16 @@
-//! Keeps the store in shape: makes partitions ahead of time, drops history past its retention, and reads the gauges. One
-//! relay at a time does the work; the store's own lock sees to that.
+//! Keeps the store in shape: makes partitions ahead of time and drops history past its retention. One relay at a time
+//! does the work; the store's own lock sees to that.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tracing::info;
 
 use crate::relay::Shared;
-use crate::telemetry;
 
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut keep_at = shared.clock.now();
-    let mut measure_at = shared.options.measure_every.map(|_| shared.clock.now());
     loop {
-        let next = measure_at.map_or(keep_at, |measure_at| measure_at.min(keep_at));
-        shared.clock.sleep_until(next).await;
-        let now: Instant = shared.clock.now();
-        if now >= keep_at {
-            keep(&shared).await;
-            keep_at = now + shared.options.keep_every;
-        }
-        if let (Some(due), Some(every)) = (measure_at, shared.options.measure_every)
-            && now >= due
-        {
-            if let Ok(sinks) = shared.ask("read the gauges", shared.store.status()).await {
-                telemetry::status(&sinks);
-            }
-            measure_at = Some(now + every);
-        }
+        keep(&shared).await;
+        shared.clock.sleep_until(shared.clock.now() + shared.options.keep_every).await;
     }
 }
 

@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt as _};
 use postrider::{Claimed, LeaseToken};
 use tokio::sync::{OwnedRwLockReadGuard, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Span;
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -29,6 +30,8 @@ pub(crate) struct Hold {
     token: LeaseToken,
     message_ids: Mutex<HashSet<Uuid>>,
     trusted_until: watch::Sender<Instant>,
+    /// The claim's, for a tracer; open until the last of its messages has ended.
+    pub(crate) span: Span,
     _ended: DropGuard,
 }
 
@@ -39,6 +42,8 @@ pub(crate) struct Held {
     pub(crate) outlet: Arc<Outlet>,
     /// What is delivered alone waits until no message has one of these.
     pub(crate) beside_others: Option<Arc<OwnedRwLockReadGuard<()>>>,
+    /// Its delivery's, for a tracer; none unless it is on its way.
+    pub(crate) span: Span,
     pub(crate) _place: Place,
     pub(crate) _ahead: Option<tokio::sync::OwnedSemaphorePermit>,
 }
@@ -48,12 +53,14 @@ impl Hold {
         token: LeaseToken,
         message_ids: HashSet<Uuid>,
         trusted_until: Instant,
+        span: Span,
     ) -> (Arc<Self>, CancellationToken) {
         let ended = CancellationToken::new();
         let hold = Self {
             token,
             message_ids: Mutex::new(message_ids),
             trusted_until: watch::Sender::new(trusted_until),
+            span,
             _ended: ended.clone().drop_guard(),
         };
         (Arc::new(hold), ended)

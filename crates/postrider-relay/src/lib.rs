@@ -25,6 +25,7 @@ mod clock;
 mod completer;
 mod dispatcher;
 mod error;
+mod handle;
 mod keeper;
 mod leases;
 mod look;
@@ -33,6 +34,7 @@ mod outlet;
 mod policy;
 mod reaper;
 mod relay;
+mod reporter;
 mod room;
 #[cfg(feature = "_network")]
 mod secret;
@@ -41,11 +43,13 @@ mod stats;
 pub mod telemetry;
 #[cfg(any(feature = "nats", feature = "redis"))]
 mod tls;
+pub mod trace;
 mod wake;
 
 pub use crate::breaker::BreakerOptions;
 pub use crate::clock::{Clock, TokioClock};
 pub use crate::error::Error;
+pub use crate::handle::RelayHandle;
 pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
 pub use crate::policy::{CodeTable, FailureClass};
 pub use crate::relay::{Relay, RelayBuilder};

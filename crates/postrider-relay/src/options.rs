@@ -41,9 +41,9 @@ pub struct RelayOptions {
     pub grace: Duration,
     /// How often partitions are made and history is dropped: ten minutes.
     pub keep_every: Duration,
-    /// How often the gauges (depth, age, dead letters) are read from the store; `None`: never. They read the whole hot
-    /// table, so one relay of a fleet is enough.
-    pub measure_every: Option<Duration>,
+    /// How often the relay tells the store that it is alive, and has it measured for the gauges: ten seconds. Three round
+    /// trips each time; of all relays one measures.
+    pub report_every: Duration,
 }
 
 impl Default for RelayOptions {
@@ -59,7 +59,7 @@ impl Default for RelayOptions {
             concurrency: 256,
             grace: Duration::from_secs(25),
             keep_every: Duration::from_mins(10),
-            measure_every: None,
+            report_every: Duration::from_secs(10),
         }
     }
 }
@@ -145,8 +145,8 @@ impl RelayOptions {
         rule(self.max_messages > 0 && self.max_bytes > 0 && self.concurrency > 0, || {
             "max_messages, max_bytes and concurrency must be more than 0".to_owned()
         })?;
-        rule(!self.keep_every.is_zero() && self.measure_every.is_none_or(|every| !every.is_zero()), || {
-            "keep_every and measure_every must be more than 0".to_owned()
+        rule(!self.keep_every.is_zero() && !self.report_every.is_zero(), || {
+            "keep_every and report_every must be more than 0".to_owned()
         })
     }
 }

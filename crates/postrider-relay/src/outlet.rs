@@ -2,11 +2,13 @@
 //! claimer, the dispatcher and the completer.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use postrider::SinkReport;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{info, warn};
 
@@ -35,12 +37,20 @@ pub(crate) struct Outlet {
     /// Nothing is held any more.
     pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
+    /// Some breaker of the relay opened or closed.
+    breakers_changed: Arc<Notify>,
     held: AtomicUsize,
     retries: Mutex<BTreeSet<Instant>>,
 }
 
 impl Outlet {
-    pub(crate) fn new(name: String, sink: Arc<dyn Sink>, options: SinkOptions, max_claim: u32) -> Self {
+    pub(crate) fn new(
+        name: String,
+        sink: Arc<dyn Sink>,
+        options: SinkOptions,
+        max_claim: u32,
+        breakers_changed: Arc<Notify>,
+    ) -> Self {
         let claim_size =
             options.rate.map_or(options.batch_size, |rate| options.batch_size.min(rate.get())).min(max_claim);
         Self {
@@ -52,6 +62,7 @@ impl Outlet {
             nudge: Notify::new(),
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
+            breakers_changed,
             held: AtomicUsize::new(0),
             retries: Mutex::default(),
             name,
@@ -81,14 +92,28 @@ impl Outlet {
             Some(Change::Opened { cool_down }) => {
                 warn!(sink = self.name, ?cool_down, "breaker opened: the sink keeps failing and is left alone");
                 telemetry::breaker_open(&self.name, true);
+                self.breakers_changed.notify_one();
                 self.nudge.notify_one();
             }
             Some(Change::Closed) => {
                 info!(sink = self.name, "breaker closed: the sink is back");
                 telemetry::breaker_open(&self.name, false);
+                self.breakers_changed.notify_one();
                 self.nudge.notify_one();
             }
             Some(Change::StillOpen) | None => {}
+        }
+    }
+
+    pub(crate) fn report(&self, now: Instant) -> SinkReport {
+        let (breaker, open_for) = self.breaker().describe(now);
+        SinkReport {
+            sink: self.name.clone(),
+            kind: self.sink.kind().to_owned(),
+            breaker: breaker.to_owned(),
+            open_for,
+            held: self.held() as u64,
+            rate: self.options.rate.map(NonZeroU32::get),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use postrider::{Route, Store};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use tokio::sync::{RwLock, Semaphore, mpsc};
+use tokio::sync::{Notify, RwLock, Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,25 +20,27 @@ use crate::claimer::Claimer;
 use crate::clock::{Clock, TokioClock};
 use crate::completer::{self, Ended};
 use crate::error::Error;
+use crate::handle::RelayHandle;
 use crate::leases::{self, Leases};
 use crate::options::{RelayOptions, SinkOptions};
 use crate::outlet::Outlet;
 use crate::room::Room;
 use crate::sink::Sink;
 use crate::stats::{Counts, Stats};
+use crate::trace::Propagate;
 use crate::wake::{self, Wake};
-use crate::{keeper, reaper};
+use crate::{keeper, reaper, reporter, telemetry};
 
 /// Outcomes on their way to the completer. Messages are bounded elsewhere; this only evens out.
 const ENDED_CAPACITY: usize = 4_096;
 /// The longest an answer of the store is waited for, and the shortest: half a lease, within these.
-const ANSWER_MOST: Duration = Duration::from_secs(30);
-const ANSWER_LEAST: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_MOST: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_LEAST: Duration = Duration::from_secs(5);
 
 /// Moves messages from a store to sinks.
 pub struct Relay {
     shared: Arc<Shared>,
-    outlets: Vec<Arc<Outlet>>,
+    outlets: Arc<[Arc<Outlet>]>,
     routes: Vec<Route>,
     inbox: mpsc::Receiver<Ended>,
 }
@@ -51,6 +53,7 @@ pub struct RelayBuilder {
     seed: Option<u64>,
     sinks: Vec<(String, Arc<dyn Sink>, SinkOptions)>,
     routes: Vec<Route>,
+    propagate: Option<Arc<dyn Propagate>>,
 }
 
 /// Whether to go on when nothing is due.
@@ -70,6 +73,10 @@ pub(crate) struct Shared {
     pub(crate) leases: Leases,
     pub(crate) wake: Wake,
     pub(crate) stats: Arc<Stats>,
+    /// Some breaker opened or closed.
+    pub(crate) breakers_changed: Arc<Notify>,
+    /// How traces go on, if there is a tracer.
+    pub(crate) propagate: Option<Arc<dyn Propagate>>,
     /// Read while a claim's messages are here, written to deliver one message alone.
     pub(crate) quarantine: Arc<RwLock<()>>,
     /// Whose message goes alone, and whether others are to make way for it.
@@ -167,6 +174,7 @@ impl Relay {
             seed: None,
             sinks: Vec::new(),
             routes: Vec::new(),
+            propagate: None,
         }
     }
 
@@ -174,6 +182,12 @@ impl Relay {
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.shared.stats)
+    }
+
+    /// To ask it and to wake it while it runs.
+    #[must_use]
+    pub fn handle(&self) -> RelayHandle {
+        RelayHandle { shared: Arc::clone(&self.shared), outlets: Arc::clone(&self.outlets) }
     }
 
     /// Delivers until `shutdown` fires, and returns when everything is recorded or handed back: what is on its way gets
@@ -192,7 +206,9 @@ impl Relay {
     }
 
     async fn go(self, shutdown: CancellationToken, mode: Mode) -> Result<Counts, Error> {
+        let handle = self.handle();
         let Self { shared, outlets, routes, inbox } = self;
+        telemetry::begin(outlets.iter().map(|outlet| outlet.name.as_str()));
         for route in &routes {
             shared.store.add_route(route).await?;
         }
@@ -205,10 +221,13 @@ impl Relay {
         if mode == Mode::Serve {
             beside.spawn(wake::listen(Arc::clone(&shared)));
             beside.spawn(keeper::run(Arc::clone(&shared)));
+            beside.spawn(reporter::measure(Arc::clone(&shared)));
         }
+        let reporter = (mode == Mode::Serve)
+            .then(|| AbortOnDropHandle::new(tokio::spawn(reporter::report(handle, all_ended.clone()))));
         let mut claimers = JoinSet::new();
-        for outlet in outlets {
-            claimers.spawn(Claimer::new(Arc::clone(&shared), outlet, mode).run());
+        for outlet in &*outlets {
+            claimers.spawn(Claimer::new(Arc::clone(&shared), Arc::clone(outlet), mode).run());
         }
 
         let mut failed = tokio::select! {
@@ -235,6 +254,10 @@ impl Relay {
         }
         if mode == Mode::Serve {
             drop(tokio::time::timeout(ANSWER_LEAST, shared.store.woke(&shared.options.worker_id)).await);
+        }
+        if let Some(reporter) = reporter {
+            // It says good-bye by itself, after what it was about to say.
+            drop(tokio::time::timeout(ANSWER_LEAST, reporter).await);
         }
         let trouble = shared.drain_trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
         match failed.or(trouble.map(|reason| Error::StoreAway { reason })) {
@@ -305,6 +328,13 @@ impl RelayBuilder {
         self
     }
 
+    /// Makes spans of deliveries, and lets the traces of messages go on through them: see [`Propagate`].
+    #[must_use]
+    pub fn propagate(mut self, propagate: impl Propagate) -> Self {
+        self.propagate = Some(Arc::new(propagate));
+        self
+    }
+
     /// Makes the jitter of retries repeatable.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -319,6 +349,7 @@ impl RelayBuilder {
             return Err(Error::Options { reason: "it has no sink: add one with .sink(\"default\", …)".to_owned() });
         }
         let room = Room::new(self.options.max_messages, self.options.max_bytes, self.sinks.len());
+        let breakers_changed = Arc::new(Notify::new());
         let mut outlets: Vec<Arc<Outlet>> = Vec::new();
         for (name, sink, options) in self.sinks {
             if outlets.iter().any(|outlet| outlet.name == name) {
@@ -335,7 +366,8 @@ impl RelayBuilder {
                       then arrive twice: raise the deadline, or lower the sink's timeout"
                 );
             }
-            outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim())));
+            let changed = Arc::clone(&breakers_changed);
+            outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim(), changed)));
         }
         let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);
         let shared = Shared {
@@ -344,6 +376,8 @@ impl RelayBuilder {
             leases: Leases::default(),
             wake: Wake::default(),
             stats: Arc::default(),
+            breakers_changed,
+            propagate: self.propagate,
             quarantine: Arc::default(),
             alone: Arc::default(),
             make_way: AtomicBool::new(false),
@@ -357,6 +391,6 @@ impl RelayBuilder {
             options: self.options,
             clock: self.clock,
         };
-        Ok(Relay { shared: Arc::new(shared), outlets, routes: self.routes, inbox })
+        Ok(Relay { shared: Arc::new(shared), outlets: outlets.into(), routes: self.routes, inbox })
     }
 }

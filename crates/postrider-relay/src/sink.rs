@@ -61,6 +61,11 @@ use crate::policy::FailureClass;
 /// thread: blocking work goes to `tokio::task::spawn_blocking`.
 #[async_trait]
 pub trait Sink: Send + Sync + 'static {
+    /// What it is, for people who look at a relay: `http`, `kafka`.
+    fn kind(&self) -> &'static str {
+        "custom"
+    }
+
     /// How the sink wants its batches. Asked once, at start.
     fn batching(&self) -> Batching {
         Batching::one_by_one()
@@ -85,6 +90,10 @@ pub trait Sink: Send + Sync + 'static {
 /// One sink under several names.
 #[async_trait]
 impl<S: Sink + ?Sized> Sink for Arc<S> {
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
     fn batching(&self) -> Batching {
         (**self).batching()
     }

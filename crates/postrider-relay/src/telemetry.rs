@@ -1,10 +1,11 @@
 //! The names of what the relay measures, in one place, and the only code that speaks to the `metrics` facade. Nothing is
-//! exported here: whoever embeds the relay installs a recorder. Labels are sinks and states, never tenants or lanes.
+//! exported here: whoever embeds the relay installs a recorder. Labels are sinks and states, never tenants or lanes, so
+//! that there are never more series than a configuration has lines.
 
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
-use postrider::{AttemptState, SinkStatus};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use postrider::{AttemptState, RelayReport, Sample};
 
 /// Messages waiting, by sink.
 pub const PENDING_DEPTH: &str = "outbox_pending_depth";
@@ -14,6 +15,8 @@ pub const OLDEST_PENDING_AGE: &str = "outbox_oldest_pending_age_seconds";
 pub const DLQ_DEPTH: &str = "outbox_dlq_depth";
 /// Leases that ran out and nobody has taken over yet, by sink.
 pub const STUCK_LEASES: &str = "outbox_stuck_leases";
+/// Lanes that wait for a person, by sink.
+pub const PARKED_LANES: &str = "outbox_parked_lanes";
 /// Wake-ups by notification.
 pub const NOTIFY_WAKEUPS: &str = "outbox_notify_wakeups_total";
 /// Claims that brought something, by sink.
@@ -30,6 +33,118 @@ pub const REAPER_REQUEUES: &str = "outbox_reaper_requeues_total";
 pub const LOST_LEASES: &str = "outbox_lost_leases_total";
 /// 1 while the sink is left alone, by sink.
 pub const BREAKER_OPEN: &str = "outbox_breaker_open";
+/// 1, with the relay's version.
+pub const RELAY_INFO: &str = "outbox_relay_info";
+
+// The names of the edge forwarder's document, beside ours: its gauges end in `_total`, and its histogram counts
+// milliseconds.
+
+/// Messages waiting, by sink: the same as [`PENDING_DEPTH`].
+pub const EDGE_PENDING: &str = "outbox_pending_total";
+/// Messages held by workers, by sink.
+pub const EDGE_CLAIMED: &str = "outbox_claimed_total";
+/// Dead letters, by sink: the same as [`DLQ_DEPTH`].
+pub const EDGE_DLQ: &str = "outbox_dlq_total";
+/// Batches that arrived whole, by sink.
+pub const EDGE_SEND_SUCCESS: &str = "sync_send_success_total";
+/// Batches of which something did not arrive, by sink.
+pub const EDGE_SEND_FAILURE: &str = "sync_send_failure_total";
+/// How long batches took, in milliseconds, by sink.
+pub const EDGE_BATCH_LATENCY: &str = "sync_batch_latency_ms";
+/// How long the oldest due message has been due, in seconds, by sink: the same as [`OLDEST_PENDING_AGE`].
+pub const EDGE_OLDEST_PENDING_AGE: &str = "oldest_pending_age_seconds";
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It goes up, from the start of the process.
+    Counter,
+    /// It is what it was when it was last looked at.
+    Gauge,
+    /// It counts values by size.
+    Histogram,
+}
+
+/// One metric: what a recorder, a dashboard and the documentation say about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: MetricKind,
+    /// Its unit.
+    pub unit: Unit,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it means.
+    pub help: &'static str,
+}
+
+const fn metric(
+    kind: MetricKind,
+    name: &'static str,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind, unit, labels, help }
+}
+
+const SINK: &[&str] = &["sink"];
+
+/// Every metric that a relay records; there are no others.
+pub const METRICS: &[Metric] = &[
+    metric(MetricKind::Gauge, PENDING_DEPTH, Unit::Count, SINK, "Messages waiting, due or not"),
+    metric(MetricKind::Gauge, OLDEST_PENDING_AGE, Unit::Seconds, SINK, "How long the oldest due message has been due"),
+    metric(MetricKind::Gauge, DLQ_DEPTH, Unit::Count, SINK, "Dead letters"),
+    metric(MetricKind::Gauge, STUCK_LEASES, Unit::Count, SINK, "Messages under a lease that ran out"),
+    metric(MetricKind::Gauge, PARKED_LANES, Unit::Count, SINK, "Lanes that wait for a person"),
+    metric(MetricKind::Counter, NOTIFY_WAKEUPS, Unit::Count, &[], "Wake-ups by notification"),
+    metric(MetricKind::Counter, CLAIM_BATCHES, Unit::Count, SINK, "Claims that brought something"),
+    metric(MetricKind::Counter, CLAIMED_MESSAGES, Unit::Count, SINK, "Messages claimed"),
+    metric(MetricKind::Histogram, DISPATCH_LATENCY, Unit::Seconds, SINK, "How long one call of the sink took"),
+    metric(MetricKind::Counter, ATTEMPTS, Unit::Count, &["sink", "state"], "Attempts recorded, by their state"),
+    metric(MetricKind::Counter, REAPER_REQUEUES, Unit::Count, &[], "Leases that ran out and this relay ended"),
+    metric(MetricKind::Counter, LOST_LEASES, Unit::Count, &[], "Messages whose lease this relay lost"),
+    metric(MetricKind::Gauge, BREAKER_OPEN, Unit::Count, SINK, "1 while the sink keeps failing and is left alone"),
+    metric(MetricKind::Gauge, RELAY_INFO, Unit::Count, &["version"], "1, with the version of the relay"),
+    metric(MetricKind::Gauge, EDGE_PENDING, Unit::Count, SINK, "Messages waiting, due or not"),
+    metric(MetricKind::Gauge, EDGE_CLAIMED, Unit::Count, SINK, "Messages held by workers"),
+    metric(MetricKind::Gauge, EDGE_DLQ, Unit::Count, SINK, "Dead letters"),
+    metric(MetricKind::Counter, EDGE_SEND_SUCCESS, Unit::Count, SINK, "Batches that arrived whole"),
+    metric(MetricKind::Counter, EDGE_SEND_FAILURE, Unit::Count, SINK, "Batches of which something did not arrive"),
+    metric(MetricKind::Histogram, EDGE_BATCH_LATENCY, Unit::Milliseconds, SINK, "How long one call of the sink took"),
+    metric(
+        MetricKind::Gauge,
+        EDGE_OLDEST_PENDING_AGE,
+        Unit::Seconds,
+        SINK,
+        "How long the oldest due message has been due",
+    ),
+];
+
+/// Says to the recorder what each metric is, and that nothing has happened yet: a counter that begins when something
+/// does hides its first step from whoever computes rates.
+pub(crate) fn begin<'a>(sinks: impl Iterator<Item = &'a str>) {
+    for Metric { name, kind, unit, help, .. } in METRICS.iter().copied() {
+        match kind {
+            MetricKind::Counter => describe_counter!(name, unit, help),
+            MetricKind::Gauge => describe_gauge!(name, unit, help),
+            MetricKind::Histogram => describe_histogram!(name, unit, help),
+        }
+    }
+    for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels.is_empty()) {
+        counter!(metric.name).increment(0);
+    }
+    for sink in sinks {
+        for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels == SINK) {
+            counter!(metric.name, "sink" => sink.to_owned()).increment(0);
+        }
+        for state in [AttemptState::Dispatched, AttemptState::Retryable, AttemptState::Failed] {
+            attempts(sink, state, 0);
+        }
+    }
+}
 
 pub(crate) fn notify_wakeup() {
     counter!(NOTIFY_WAKEUPS).increment(1);
@@ -40,8 +155,13 @@ pub(crate) fn claimed(sink: &str, messages: usize) {
     counter!(CLAIMED_MESSAGES, "sink" => sink.to_owned()).increment(messages as u64);
 }
 
-pub(crate) fn dispatched(sink: &str, latency: Duration) {
-    histogram!(DISPATCH_LATENCY, "sink" => sink.to_owned()).record(latency.as_secs_f64());
+/// One call of a sink ended; `whole` if everything of it arrived.
+pub(crate) fn dispatched(sink: &str, latency: Duration, whole: bool) {
+    let seconds = latency.as_secs_f64();
+    histogram!(DISPATCH_LATENCY, "sink" => sink.to_owned()).record(seconds);
+    histogram!(EDGE_BATCH_LATENCY, "sink" => sink.to_owned()).record(seconds * 1_000.0);
+    let name = if whole { EDGE_SEND_SUCCESS } else { EDGE_SEND_FAILURE };
+    counter!(name, "sink" => sink.to_owned()).increment(1);
 }
 
 pub(crate) fn attempts(sink: &str, state: AttemptState, count: usize) {
@@ -60,13 +180,27 @@ pub(crate) fn breaker_open(sink: &str, open: bool) {
     gauge!(BREAKER_OPEN, "sink" => sink.to_owned()).set(if open { 1.0 } else { 0.0 });
 }
 
+/// What this relay says about itself. Said again on every beat, for an exporter may forget a gauge that nobody sets.
+pub(crate) fn relay(report: &RelayReport) {
+    gauge!(RELAY_INFO, "version" => report.version.clone()).set(1.0);
+    for sink in &report.sinks {
+        breaker_open(&sink.sink, sink.breaker != "closed");
+    }
+}
+
+/// How every sink stood when it was last measured. Samples are in the order of their time: the newest stays.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; counts stay far below 2^53")]
-pub(crate) fn status(sinks: &[SinkStatus]) {
-    for status in sinks {
-        let set = |name: &'static str, value: f64| gauge!(name, "sink" => status.sink.clone()).set(value);
-        set(PENDING_DEPTH, status.pending as f64);
-        set(OLDEST_PENDING_AGE, status.oldest_due_age_seconds);
-        set(DLQ_DEPTH, status.dead as f64);
-        set(STUCK_LEASES, status.expired as f64);
+pub(crate) fn samples(samples: &[Sample]) {
+    for sample in samples {
+        let set = |name: &'static str, value: f64| gauge!(name, "sink" => sample.sink.clone()).set(value);
+        set(PENDING_DEPTH, sample.pending as f64);
+        set(EDGE_PENDING, sample.pending as f64);
+        set(EDGE_CLAIMED, sample.leased as f64);
+        set(OLDEST_PENDING_AGE, sample.oldest_due_age_seconds);
+        set(EDGE_OLDEST_PENDING_AGE, sample.oldest_due_age_seconds);
+        set(DLQ_DEPTH, sample.dead as f64);
+        set(EDGE_DLQ, sample.dead as f64);
+        set(STUCK_LEASES, sample.expired as f64);
+        set(PARKED_LANES, sample.parked_lanes as f64);
     }
 }

@@ -77,7 +77,8 @@ impl Wake {
         }
     }
 
-    fn tell(&self) {
+    /// Wakes the claimers that wait for news.
+    pub(crate) fn tell(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 }

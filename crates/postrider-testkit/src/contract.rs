@@ -14,6 +14,7 @@ pub mod operate;
 pub mod outcome;
 pub mod read;
 pub mod wake;
+pub mod watch;
 pub mod zombie;
 
 pub use fixture::{Fixture, OnPostgres, OnSqlite};
@@ -139,6 +140,17 @@ macro_rules! store_contract {
             an_empty_claim_is_no_news
             what_makes_something_due_is_heard
         }
+        $crate::store_contract_cases! { $fixture, watch,
+            a_list_is_narrowed_by_namespace_and_time
+            a_search_goes_on_where_it_stopped
+            lanes_stand_in_order_of_need
+            what_a_lane_head_holds_up_is_not_due
+            a_sample_counts_the_interval
+            one_of_many_measures
+            relays_report_until_they_sign_off
+            a_message_is_explained
+            a_lane_is_explained
+        }
     };
 }
 
@@ -175,6 +187,7 @@ mod tests {
             include_str!("contract/dead.rs"),
             include_str!("contract/read.rs"),
             include_str!("contract/wake.rs"),
+            include_str!("contract/watch.rs"),
         ];
         let mut cases = 0;
         for name in

@@ -1,16 +1,21 @@
 //! Read-only questions about an outbox: how it stands, which messages are where, the whole story of one. Asked by the
 //! command line and the relay's gauges, answered by each store under `store/`. Nothing here writes.
 
+mod lane;
+mod watched;
+
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+pub use self::lane::{LaneFilter, LaneState, LaneStatus};
+pub use self::watched::{Explanation, Reason, RelayRecord, RelayReport, Sample, SinkReport};
 use crate::error::Error;
 use crate::json;
-use crate::store::Route;
+use crate::store::{OnDead, Route};
 
 /// What can be asked of every store.
 #[async_trait]
@@ -21,8 +26,8 @@ pub trait Inspect: Send + Sync {
     /// How every sink stands, by name.
     async fn status(&self) -> Result<Vec<SinkStatus>, Error>;
 
-    /// Messages, newest first. Looks at a bounded number of messages: an answer shorter than the limit may have more
-    /// behind it, and [`Page::next`] says where to go on.
+    /// Messages, newest first. Looks at [`MAX_LOOKED_AT`] messages at most: an answer shorter than the limit may have
+    /// more behind it, and [`Page::next`] says where to go on.
     async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error>;
 
     /// One message with its deliveries and attempts; `None` if it is not in the store.
@@ -58,72 +63,15 @@ pub trait Inspect: Send + Sync {
     async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error>;
 }
 
+/// Messages of history, or open deliveries whose message has to be asked, that one call of [`Inspect::list`] looks at:
+/// a moment's work, whatever the filter.
+pub const MAX_LOOKED_AT: u32 = 10_000;
+
+/// Lines of one page of [`Inspect::list`] or [`Inspect::lanes`]; a larger limit is taken for this one.
+pub const MAX_PAGE: u32 = 10_000;
+
 /// Groups of dead letters that are told; more help nobody.
 pub const MAX_DEAD_GROUPS: u32 = 100;
-
-/// Which lanes to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LaneFilter {
-    /// For this sink.
-    pub sink: Option<String>,
-    /// This lane.
-    pub lane: Option<String>,
-    /// In this state: `parked`, `waiting`, `leased` or `due`.
-    pub state: Option<LaneState>,
-    /// At most this many.
-    pub limit: u32,
-}
-
-/// What a lane is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaneState {
-    /// Its head is dead: it waits for a person.
-    Parked,
-    /// Its head is due later, for it failed or was scheduled.
-    Waiting,
-    /// A worker holds its head.
-    Leased,
-    /// Its head can be claimed.
-    Due,
-}
-
-impl LaneState {
-    /// The word used in SQL and JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Parked => "parked",
-            Self::Waiting => "waiting",
-            Self::Leased => "leased",
-            Self::Due => "due",
-        }
-    }
-}
-
-/// How one lane stands for one sink.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LaneStatus {
-    /// The sink.
-    pub sink: String,
-    /// The lane.
-    pub lane: String,
-    /// What it is doing.
-    pub state: LaneState,
-    /// Deliveries in it, the head included.
-    pub depth: i64,
-    /// The head's number.
-    pub head_sequence_id: i64,
-    /// The head.
-    pub head_message_id: Uuid,
-    /// When the head is due; `None` if it is dead.
-    pub head_due_at: Option<SystemTime>,
-    /// Attempts of the head since its last redrive.
-    pub head_attempt_count: i32,
-    /// The code of the head's last failure.
-    pub head_error_code: Option<String>,
-    /// The message of the head's last failure.
-    pub head_error_message: Option<String>,
-}
 
 /// Which dead letters. Everything that is given must hold; nothing given is every dead letter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -227,80 +175,6 @@ pub struct DeadGroup {
     pub error_message: Option<String>,
 }
 
-/// How one sink stood at the end of one interval, and what happened in it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// The end of the interval.
-    pub at: SystemTime,
-    /// How long it was.
-    pub seconds: f64,
-    /// The sink.
-    pub sink: String,
-    /// Waiting, due or not.
-    pub pending: i64,
-    /// Waiting and due.
-    pub due: i64,
-    /// Held by workers.
-    pub leased: i64,
-    /// Held under a lease that ended.
-    pub expired: i64,
-    /// Dead letters.
-    pub dead: i64,
-    /// Lanes that wait for a person.
-    pub parked_lanes: i64,
-    /// How long the oldest due delivery has been due; what waits behind a parked or waiting lane head is not due.
-    pub oldest_due_age_seconds: f64,
-    /// Attempts of the interval, by outcome: dispatched, retryable, failed, zombie.
-    pub attempts: [i64; 4],
-    /// From enqueue to delivery, for half of what was delivered in the interval; `None` if nothing was.
-    pub latency_p50_ms: Option<f64>,
-    /// The same for 99 of 100.
-    pub latency_p99_ms: Option<f64>,
-}
-
-/// A relay as it last reported.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RelayRecord {
-    /// What it said.
-    pub report: RelayReport,
-    /// When it first reported.
-    pub started_at: SystemTime,
-    /// When it last reported.
-    pub reported_at: SystemTime,
-    /// Whether it is late with its next report: it has stopped without a word, or cannot reach the store.
-    pub silent: bool,
-}
-
-/// What a relay says about itself now and then.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RelayReport {
-    /// Who it is.
-    pub worker_id: String,
-    /// The version of its program.
-    pub version: String,
-    /// How often it reports.
-    pub every: Duration,
-    /// The sinks it delivers to.
-    pub sinks: Vec<SinkReport>,
-}
-
-/// What a relay says about one of its sinks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SinkReport {
-    /// The sink.
-    pub sink: String,
-    /// What it is: `http`, `kafka`, `handler`.
-    pub kind: String,
-    /// `closed`, `open` or `half_open`.
-    pub breaker: String,
-    /// For how much longer it is left alone, while the breaker is open.
-    pub open_for: Option<Duration>,
-    /// Messages claimed and not yet ended.
-    pub held: u64,
-    /// Most messages a second, if there is a limit.
-    pub rate: Option<u32>,
-}
-
 /// One thing an operator did.
 #[derive(Debug, Clone)]
 pub struct AuditRecord {
@@ -318,31 +192,6 @@ pub struct AuditRecord {
     pub affected: i64,
 }
 
-/// Why a message is where it is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Explanation {
-    /// The message.
-    pub message_id: Uuid,
-    /// For each sink that has or had to do with it.
-    pub deliveries: Vec<Reason>,
-}
-
-/// Why one delivery is where it is, and what to do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Reason {
-    /// The sink.
-    pub sink: String,
-    /// A stable code, see `explain.rs`: `DELIVERED`, `DEAD`, `LEASED`, `LEASE_EXPIRED`, `NOT_DUE`, `RETRY_LATER`,
-    /// `BEHIND_LANE_HEAD`, `LANE_PARKED`, `SINK_PAUSED`, `BREAKER_OPEN`, `NO_RELAY`, `RELAY_SILENT`, `DUE`, `DISCARDED`.
-    pub code: &'static str,
-    /// What is the case, for people.
-    pub why: String,
-    /// What to do; empty if there is nothing to do.
-    pub advice: String,
-    /// The message that has to go first, if it waits behind one.
-    pub behind: Option<Uuid>,
-}
-
 /// How one sink stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SinkStatus {
@@ -350,9 +199,11 @@ pub struct SinkStatus {
     pub sink: String,
     /// Whether an operator paused it.
     pub paused: bool,
+    /// What a dead lane head does to its lane.
+    pub on_dead: OnDead,
     /// Waiting, due or not.
     pub pending: i64,
-    /// Waiting and due.
+    /// Waiting and due; what waits behind a parked or waiting lane head is not due.
     pub due: i64,
     /// Held by workers.
     pub leased: i64,
@@ -408,12 +259,28 @@ pub struct Page<T> {
 }
 
 impl Page<MessageSummary> {
-    /// A page that is full may have another behind it.
-    pub(crate) fn of(items: Vec<MessageSummary>, limit: u32) -> Self {
+    /// A page that is full may have another behind it; one that is not goes on where the looking ended, if it did.
+    pub(crate) fn of(items: Vec<MessageSummary>, limit: u32, look_on: Option<Uuid>) -> Self {
         let full = items.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
-        let next = items.last().filter(|_| full).map(|last| last.message_id);
-        Self { items, next }
+        let last = items.last().filter(|_| full).map(|last| last.message_id);
+        Self { next: last.or(look_on), items }
     }
+}
+
+impl ListFilter {
+    /// The ids that are meant, the lowest and the first that is no longer meant: an id carries the time it was made.
+    pub(crate) fn ids(&self) -> (Uuid, Uuid) {
+        let from = self.from.map_or(Uuid::nil(), id_floor);
+        let to = self.to.map_or(Uuid::max(), id_floor);
+        (from, self.before.map_or(to, |before| before.min(to)))
+    }
+}
+
+/// The lowest id of a message that was enqueued in this millisecond, or later.
+fn id_floor(time: SystemTime) -> Uuid {
+    const MILLIS_BITS: u32 = 48;
+    let millis = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    Uuid::from_u128(millis.min((1 << MILLIS_BITS) - 1) << (u128::BITS - MILLIS_BITS))
 }
 
 /// Which messages to list.

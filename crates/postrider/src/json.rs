@@ -11,6 +11,7 @@ pub(crate) fn time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S:
 }
 
 /// For a field that is skipped if it is `None`.
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
 pub(crate) fn time_if_given<S: Serializer>(given: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
     given.as_ref().map_or_else(|| Err(S::Error::custom("no time is given")), |given| time(given, serializer))
 }
@@ -25,6 +26,7 @@ pub(crate) fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Resu
 }
 
 /// For a field that is skipped if it is `None`.
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
 pub(crate) fn seconds_if_given<S: Serializer>(given: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     given.as_ref().map_or_else(|| Err(S::Error::custom("no duration is given")), |given| seconds(given, serializer))
 }

@@ -22,6 +22,8 @@
 mod backoff;
 mod enqueue;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod explain;
 mod inbox;
 mod inspect;
 mod json;
@@ -47,8 +49,8 @@ pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MessageDetail, MessageSummary, Page,
-    Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
+    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT, MAX_PAGE, MessageDetail,
+    MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,

@@ -27,6 +27,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../sql/postgres/migrations/0002_inbox.sql") },
     Migration { version: 3, name: "audit", sql: include_str!("../sql/postgres/migrations/0003_audit.sql") },
+    Migration { version: 4, name: "watch", sql: include_str!("../sql/postgres/migrations/0004_watch.sql") },
 ];
 
 /// Nothing that somebody put into `public` is called by a migration.
@@ -63,9 +64,13 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/receive_many.sql"),
     include_str!("../sql/postgres/functions/receive.sql"),
     include_str!("../sql/postgres/functions/prune_inbox.sql"),
+    include_str!("../sql/postgres/functions/report.sql"),
+    include_str!("../sql/postgres/functions/measure.sql"),
+    include_str!("../sql/postgres/functions/find_messages.sql"),
 ];
 
 const VIEWS: &[(&str, &str)] = &[
+    ("sinks", include_str!("../sql/postgres/views/sinks.sql")),
     ("status", include_str!("../sql/postgres/views/status.sql")),
     ("messages", include_str!("../sql/postgres/views/messages.sql")),
     ("deliveries", include_str!("../sql/postgres/views/deliveries.sql")),
@@ -74,6 +79,8 @@ const VIEWS: &[(&str, &str)] = &[
     ("dead_letters", include_str!("../sql/postgres/views/dead_letters.sql")),
     ("lanes", include_str!("../sql/postgres/views/lanes.sql")),
     ("audit_log", include_str!("../sql/postgres/views/audit_log.sql")),
+    ("relays", include_str!("../sql/postgres/views/relays.sql")),
+    ("samples", include_str!("../sql/postgres/views/samples.sql")),
 ];
 
 /// The newest migration in this build.

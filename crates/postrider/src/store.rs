@@ -198,6 +198,11 @@ pub enum OnDead {
 }
 
 impl OnDead {
+    /// From the word used in SQL and JSON.
+    pub(crate) fn from_word(word: &str) -> Self {
+        if word == Self::Skip.as_str() { Self::Skip } else { Self::Park }
+    }
+
     /// The word used in SQL and JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {

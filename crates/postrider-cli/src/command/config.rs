@@ -15,8 +15,8 @@ use crate::output::Output;
 use crate::sinks::Maker;
 
 const AFTER_HELP: &str = "\
-Defaults, then the file, then the environment, then the command line: each stands
-above the one before. POSTRIDER__SECTION__KEY sets any key; see
+Defaults, then the file, then the environment, then the command line: each
+stands above the one before. POSTRIDER__SECTION__KEY sets any key; see
 docs/configuration.md for the other variables.
 
 Examples:

@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::humane;
 use crate::sinks::{self, Kind, Maker};
 use crate::store::Opened;
+use crate::traces;
 
 const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
@@ -197,7 +198,7 @@ impl Plan {
                 .hint("add its name to `databases` of a sink, or leave that out of one"));
         }
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
-        let mut builder = Relay::builder(store).options(self.options.clone());
+        let mut builder = traces::join(Relay::builder(store).options(self.options.clone()));
         let mut told = Vec::new();
         for Planned { name, kind, options, .. } in &sinks {
             told.push(format!("{name} ({})", kind.name()));

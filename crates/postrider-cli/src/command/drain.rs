@@ -16,6 +16,7 @@ use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Database, Missing};
+use crate::traces;
 
 const AFTER_HELP: &str = "\
 Exit code 0 when nothing is due any more. What fails is not waited for: it is
@@ -66,6 +67,7 @@ impl Prepared {
     pub(crate) async fn run(self, json: bool) -> Result<ExitCode> {
         let Self { database: Database { name, address }, plan, logs } = self;
         let started = Instant::now();
+        traces::start()?;
         let opened = address.open(Missing::Create).await?;
         let made = plan.make()?;
         let Delivery { relay, .. } = plan.relay(&name, &opened, &made).await?;
@@ -82,7 +84,9 @@ impl Prepared {
                 asked.cancel();
             });
         }
-        let counts = relay.drain(shutdown).await.map_err(deliver::explain)?;
+        let ended = relay.drain(shutdown).await;
+        traces::finish().await;
+        let counts = ended.map_err(deliver::explain)?;
         say(&counts, started.elapsed(), json);
         Ok(stop.heard().unwrap_or(ExitCode::Ok))
     }

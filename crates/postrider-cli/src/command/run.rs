@@ -16,7 +16,7 @@ use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Database, Missing, Opened};
-use crate::{humane, output};
+use crate::{humane, output, telemetry, traces};
 
 const AFTER_HELP: &str = "\
 Any number of these may run at once, on one machine or many: each message is
@@ -97,6 +97,8 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
         let Self { databases, plan, notes, logs, .. } = self;
+        telemetry::record()?;
+        traces::start()?;
         let made = plan.make()?;
         let mut relays = Vec::new();
         let several = databases.len() > 1;
@@ -119,7 +121,9 @@ impl Prepared {
         if let Some(closed) = made.closed {
             stop_without_reader(closed, shutdown.clone());
         }
-        deliver_all(relays, shutdown).await
+        let ended = deliver_all(relays, shutdown).await;
+        traces::finish().await;
+        ended
     }
 }
 

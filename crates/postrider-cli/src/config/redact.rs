@@ -145,8 +145,8 @@ pub(crate) fn url(text: &str) -> String {
             (format!("{scheme}://"), rest)
         }
         Some(_) => return HIDDEN.to_owned(),
-        None if text.contains(['=', ' ']) => return HIDDEN.to_owned(),
-        None => (String::new(), text),
+        None if text.starts_with("sqlite:") || text.split(',').all(is_host_and_port) => return text.to_owned(),
+        None => return HIDDEN.to_owned(),
     };
     let (login, place) = match rest.rsplit_once('@') {
         Some((_, place)) => (format!("{HIDDEN}@"), place),
@@ -162,6 +162,10 @@ pub(crate) fn url(text: &str) -> String {
         None => (place, String::new()),
     };
     format!("{scheme}{login}{place}{query}")
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.contains([':', '@']) && port.parse::<u16>().is_ok())
 }
 
 /// What is not shown as it is.
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_secrets() {
-        for (url, shown) in [
+        for (text, shown) in [
             (
                 "postgres://app:hunter2@db:5432/shop?sslmode=require&password=hunter2",
                 "postgres://***@db:5432/shop?sslmode=***&password=***",
@@ -252,9 +256,11 @@ mod tests {
             ("host=db password=hunter2", "***"),
             ("hun ter2://x", "***"),
             ("sqlite:shop.db", "sqlite:shop.db"),
-            ("localhost:4222", "localhost:4222"),
+            ("a:4222,b:4222", "a:4222,b:4222"),
+            ("hunter2", "***"),
+            ("user:hunter2@a:4222", "***"),
         ] {
-            assert_eq!(url(url), shown);
+            assert_eq!(url(text), shown);
         }
     }
 }

@@ -30,7 +30,7 @@ fn planted(port: u16, outbox: &str) -> String {
         token = "{SECRET}-a"
         tokens = [{{ name = "ops", token = "{SECRET}-b", role = "operate" }}]
         [sinks.bearer.http]
-        url = "http://{login}/{{topic}}?key={SECRET}"
+        url = "http://{place}/{{topic}}?key={SECRET}"
         bearer = "{SECRET}"
         headers = {{ "x-api-key" = "{SECRET}", env = "{SECRET}" }}
         timeout = "1s"
@@ -68,10 +68,6 @@ fn planted(port: u16, outbox: &str) -> String {
         servers = "nats://{place}"
         nkey = "SU{SECRET}"
         timeout = "1s"
-        [sinks.nats5.nats]
-        servers = "nats://{place}"
-        credentials = "{SECRET}"
-        timeout = "1s"
         [sinks.rabbitmq.rabbitmq]
         url = "amqp://{login}/%2f"
         password = "{SECRET}"
@@ -83,7 +79,30 @@ fn planted(port: u16, outbox: &str) -> String {
         {kafka}
         [[routes]]
         topic = "*"
-        sinks = ["bearer", "basic", "webhook", "mqtt", "mqtt2", "nats", "nats2", "nats3", "rabbitmq", "redis"]
+        sinks = ["bearer", "basic", "webhook", "mqtt", "mqtt2", "nats", "nats2", "nats3", "nats4", "rabbitmq", "redis"]
+        "#
+    )
+}
+
+/// Secrets that cannot be used, each for another reason.
+fn unusable(port: u16) -> String {
+    let place = format!("127.0.0.1:{port}");
+    format!(
+        r#"
+        [sinks.login.http]
+        url = "http://user:{SECRET}@{place}/"
+        [sinks.credentials.nats]
+        servers = "nats://{place}"
+        credentials = "{SECRET}"
+        [sinks.signature.http]
+        url = "http://{place}/"
+        webhook = {{ secrets = ["{SECRET}"] }}
+        [sinks.scheme.redis]
+        url = "user:{SECRET}@{place}"
+        [sinks.address.mqtt]
+        url = "http://user:{SECRET}@{place}"
+        [sinks.path.rabbitmq]
+        url = "{SECRET}"
         "#
     )
 }
@@ -112,19 +131,28 @@ fn no_command_shows_a_secret_of_the_configuration() {
         silent(&[&ran.stdout, &ran.stderr], &format!("{args:?}"));
         ran
     };
+    look(&["config", "check"]).ok();
     let printed = look(&["config", "print"]).ok();
     for part in ["bearer = \"***\"", "url = \"postgres://***@127.0.0.1", "user = \"user\"", "token = \"***\""] {
         assert!(printed.contains(part), "{part}:\n{printed}");
     }
     look(&["config", "print", "--json"]).json();
-    let checked = look(&["config", "check"]);
-    assert_eq!(checked.code, 2, "an nkey and credentials that are none: {}", checked.stderr);
-    look(&["config", "check", "--json"]);
+    look(&["config", "check", "--json"]).json();
     let checked = look(&["check"]);
     assert_eq!(checked.code, 8, "{}", checked.stderr);
     look(&["check", "--json"]);
     look(&["run"]);
     look(&["status", "--database", "cloud"]);
+
+    fs::write(&file, format!("{text}{}", unusable(port))).unwrap();
+    let refused = look(&["config", "check"]);
+    assert_eq!(refused.code, 2, "{}", refused.stdout);
+    for sink in ["login", "credentials", "signature", "scheme", "address", "path"] {
+        assert!(refused.stderr.contains(&format!("the sink {sink:?}")), "{sink}: {}", refused.stderr);
+    }
+    for args in [&["config", "print"][..], &["config", "check", "--json"], &["check"], &["run"], &["drain"]] {
+        look(args);
+    }
 
     // Broken at every line: whatever is told about it is told without what stands there.
     let lines: Vec<&str> = text.lines().collect();
@@ -149,7 +177,8 @@ fn no_log_line_shows_a_secret() {
     let file = directory.path().join("postrider.toml");
     fs::write(&file, planted(port, outbox.to_str().unwrap())).unwrap();
     let config = file.to_str().unwrap();
-    let enough = ["bearer", "basic", "webhook", "mqtt", "mqtt2", "nats", "nats2", "nats3", "rabbitmq", "redis"];
+    let enough =
+        ["bearer", "basic", "webhook", "mqtt", "mqtt2", "nats", "nats2", "nats3", "nats4", "rabbitmq", "redis"];
     let chosen: Vec<&str> = enough.iter().flat_map(|sink| ["--sink", sink]).collect();
     let here = ["--config", config, "--database", "here"];
     // Makes the file, and adds the routes.
@@ -160,7 +189,7 @@ fn no_log_line_shows_a_secret() {
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
-    assert!(said.contains("delivered 0, retried 0, dead 10,"), "every sink was tried:\n{said}");
+    assert!(said.contains("delivered 0, retried 0, dead 11,"), "every sink was tried:\n{said}");
     silent(&[&said], "the log");
     let listed = finish(command(&[&["list", "--json"], &here[..]].concat()), b"").json();
     let id = listed["messages"][0]["message_id"].as_str().unwrap().to_owned();

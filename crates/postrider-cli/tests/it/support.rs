@@ -64,6 +64,8 @@ pub(crate) fn command(args: &[&str]) -> Command {
         "INTERNAL_ADMIN_ENABLED",
         "INSTANCE_ID",
         "HOSTNAME",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "NO_COLOR",
         "COLUMNS",
         "CLICOLOR_FORCE",

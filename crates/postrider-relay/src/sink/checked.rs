@@ -32,6 +32,10 @@ where
     S: Sink,
     F: Fn(&Claimed) -> Result<(), String> + Send + Sync + 'static,
 {
+    fn kind(&self) -> &'static str {
+        self.sink.kind()
+    }
+
     fn batching(&self) -> Batching {
         self.sink.batching()
     }

@@ -58,6 +58,10 @@ impl FileSink {
 
 #[async_trait]
 impl Sink for FileSink {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
     fn batching(&self) -> Batching {
         Batching::ordered(MAX_MESSAGES)
     }

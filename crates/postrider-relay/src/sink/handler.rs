@@ -34,6 +34,10 @@ where
     R: Into<Receipt>,
     E: Into<SinkFailure>,
 {
+    fn kind(&self) -> &'static str {
+        "handler"
+    }
+
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(batch.len());
         for message in batch {
@@ -68,6 +72,10 @@ where
     R: Into<Receipt>,
     E: Into<SinkFailure>,
 {
+    fn kind(&self) -> &'static str {
+        "handler"
+    }
+
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(batch.len());
         for message in batch {

@@ -141,6 +141,10 @@ async fn compressed(body: Bytes) -> Option<Bytes> {
 
 #[async_trait]
 impl Sink for HttpSink {
+    fn kind(&self) -> &'static str {
+        "http"
+    }
+
     fn batching(&self) -> Batching {
         if self.options.body.holds_several() {
             Batching {

@@ -189,6 +189,10 @@ impl KafkaSink {
 
 #[async_trait]
 impl Sink for KafkaSink {
+    fn kind(&self) -> &'static str {
+        "kafka"
+    }
+
     fn batching(&self) -> Batching {
         let ordered = self.options.idempotent;
         Batching { max_messages: MAX_MESSAGES, max_bytes: MAX_BYTES, ordered }

@@ -272,6 +272,10 @@ enum End {
 
 #[async_trait]
 impl Sink for MqttSink {
+    fn kind(&self) -> &'static str {
+        "mqtt"
+    }
+
     fn batching(&self) -> Batching {
         Batching { max_messages: BATCH_MESSAGES, max_bytes: BATCH_BYTES, ordered: true }
     }

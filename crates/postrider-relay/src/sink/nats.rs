@@ -173,6 +173,10 @@ fn is_command(header: &str) -> bool {
 
 #[async_trait]
 impl Sink for NatsSink {
+    fn kind(&self) -> &'static str {
+        "nats"
+    }
+
     fn batching(&self) -> Batching {
         Batching { max_bytes: MAX_BYTES, ..Batching::ordered(MAX_MESSAGES) }
     }

@@ -52,6 +52,10 @@ impl NdjsonSink {
 
 #[async_trait]
 impl Sink for NdjsonSink {
+    fn kind(&self) -> &'static str {
+        "stdout"
+    }
+
     fn batching(&self) -> Batching {
         Batching::ordered(MAX_MESSAGES)
     }

@@ -174,6 +174,10 @@ impl RabbitmqSink {
 
 #[async_trait]
 impl Sink for RabbitmqSink {
+    fn kind(&self) -> &'static str {
+        "rabbitmq"
+    }
+
     fn batching(&self) -> Batching {
         Batching { max_messages: BATCH_MESSAGES, max_bytes: BATCH_BYTES, ordered: true }
     }

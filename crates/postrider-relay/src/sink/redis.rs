@@ -353,6 +353,10 @@ fn field(header: &str) -> Cow<'_, str> {
 
 #[async_trait]
 impl Sink for RedisSink {
+    fn kind(&self) -> &'static str {
+        "redis"
+    }
+
     fn batching(&self) -> Batching {
         Batching { max_bytes: MAX_BYTES, ..Batching::ordered(MAX_MESSAGES) }
     }

@@ -114,7 +114,7 @@ async fn the_relay_role_is_enough() {
     site.client.batch_execute("create role worker login in role outbox_relay").await.expect("role");
     let store = PostgresStore::connect(&site.database.url_as("worker"), Schema::default()).await.expect("connect");
     let (sink, mut arrivals) = arrivals();
-    let options = RelayOptions { measure_every: Some(Duration::from_millis(50)), ..quick() };
+    let options = RelayOptions { report_every: Duration::from_millis(50), ..quick() };
     let relay = start(Relay::builder(Arc::new(store) as Arc<dyn Store>).sink("default", sink).options(options));
     site.until("select exists (select from outbox.sleeper)").await;
     site.enqueue(&messages(10)).await;

@@ -3,6 +3,7 @@
 mod breaker;
 mod embedded;
 mod flow;
+mod handle;
 mod handlers;
 mod idle_latency;
 mod kill;
@@ -14,4 +15,5 @@ mod shutdown;
 mod sinks;
 mod support;
 mod telemetry;
+mod trace;
 mod wake;

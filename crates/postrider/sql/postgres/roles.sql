@@ -39,14 +39,21 @@ grant execute on function
     :"schema".prune_inbox(numeric, integer),
     :"schema".sleep(text, numeric),
     :"schema".woke(text),
+    :"schema".report(text, text, numeric, jsonb),
+    :"schema".sign_off(text),
+    :"schema".measure(integer),
     -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added when it starts.
     :"schema".configure_sink(text, boolean, text),
     :"schema".add_route(text, text, text)
     to :"relay";
-grant select on :"schema".status, :"schema".in_flight, :"schema".lanes to :"relay";
+grant select on :"schema".status, :"schema".in_flight, :"schema".lanes, :"schema".relays, :"schema".samples to :"relay";
 grant execute on function :"schema".schema_version() to :"producer", :"receiver", :"relay", :"control", :"auditor";
 -- Views check the rights to their functions against the reader.
 grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";
+grant execute on function
+    :"schema".find_messages(text, text, text, uuid, text, text, uuid, uuid, integer, integer)
+    to :"control", :"auditor";
+grant execute on function :"schema".recent_attempts() to :"relay", :"control", :"auditor";
 
 grant execute on function
     :"schema".redrive(uuid[], boolean, text),

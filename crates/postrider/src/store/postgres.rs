@@ -6,7 +6,9 @@ mod dead;
 mod inspect;
 mod listen;
 mod operate;
+mod search;
 mod tls;
+mod watch;
 
 use std::time::{Duration, SystemTime};
 
@@ -378,14 +380,16 @@ impl Store for PostgresStore {
         operate::operate(self, actor, order).await
     }
 
-    async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn report(&self, report: &RelayReport) -> Result<(), Error> {
+        watch::report(self, report).await
     }
-    async fn sign_off(&self, _worker_id: &str) -> Result<(), Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn sign_off(&self, worker_id: &str) -> Result<(), Error> {
+        watch::sign_off(self, worker_id).await
     }
+
     async fn measure(&self) -> Result<bool, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+        watch::measure(self).await
     }
 }
 

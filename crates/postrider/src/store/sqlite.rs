@@ -13,8 +13,10 @@ mod migrate;
 mod open;
 mod operate;
 mod order;
+mod search;
 mod session;
 pub(crate) mod statement;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -248,13 +250,18 @@ impl Store for SqliteStore {
         self.write(move |session| order::carry_out(session, &actor, &order)).await
     }
 
-    async fn report(&self, _report: &RelayReport) -> Result<(), Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn report(&self, report: &RelayReport) -> Result<(), Error> {
+        input::report(report)?;
+        let report = report.clone();
+        self.write(move |session| watch::report(session, &report)).await
     }
-    async fn sign_off(&self, _worker_id: &str) -> Result<(), Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+
+    async fn sign_off(&self, worker_id: &str) -> Result<(), Error> {
+        let worker_id = worker_id.to_owned();
+        self.write(move |session| watch::sign_off(session, &worker_id)).await
     }
+
     async fn measure(&self) -> Result<bool, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+        watch::measure(self).await
     }
 }

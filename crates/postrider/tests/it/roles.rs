@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use postrider::{Schema, migrate};
+use postrider::{DeadFilter, DeadPage, Error, Inspect as _, Order, PostgresStore, Schema, Store as _, migrate};
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
@@ -13,11 +13,14 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
 const RECEIVER: &str = "prune_inbox receive receive_many schema_version";
-const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered prune prune_inbox release renew \
-                     repair_expired_leases schema_version sleep woke";
-const CONTROL: &str = "add_route configure_sink discard enqueue enqueue_many make_partitions message_id_time prune \
-                       prune_inbox redrive remove_route repair_expired_leases replay schema_version unclaim_stuck";
-const AUDITOR: &str = "message_id_time schema_version";
+const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered measure \
+                     prune prune_inbox recent_attempts release renew repair_expired_leases report schema_version \
+                     sign_off sleep woke";
+const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
+                       make_partitions message_id_time prune prune_inbox recent_attempts redrive redrive_matching \
+                       remove_route repair_expired_leases replay replay_batch schema_version skip unclaim_stuck \
+                       write_audit";
+const AUDITOR: &str = "find_messages message_id_time recent_attempts schema_version";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                       and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";
@@ -125,7 +128,8 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
     let (database, admin) = with_roles().await;
     let relay = login(&database, &admin, "outbox_relay").await;
     assert_eq!(executable(&relay).await, RELAY);
-    let views = ["SELECT in_flight", "SELECT lanes", "SELECT status"].map(str::to_owned);
+    let views =
+        ["SELECT in_flight", "SELECT lanes", "SELECT relays", "SELECT samples", "SELECT status"].map(str::to_owned);
     assert_eq!(table_rights(&relay).await, BTreeSet::from(views));
 
     for _ in 0..6 {
@@ -147,16 +151,19 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
     );
     assert_eq!(number(&relay, &many).await, 1);
     let house = "select outbox.repair_expired_leases(); select outbox.make_partitions(30); \
-                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w')";
+                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w'); \
+                 select outbox.report('w', '1', 10, '[]'); select outbox.sign_off('w'); select outbox.measure()";
     assert_eq!(try_sql(&relay, house).await, "00000");
 
     let before = contents(&admin, "outbox").await;
-    let views = ["outbox.status", "outbox.in_flight", "outbox.lanes"];
+    let views = ["outbox.status", "outbox.in_flight", "outbox.lanes", "outbox.relays", "outbox.samples"];
     assert_tables_denied(&admin, &relay, |table| views.contains(&table)).await;
     let denied = "update outbox.attempt set state = 'DISPATCHED'; delete from outbox.attempt; update outbox.delivery \
         set due_at = now(); select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true); \
         select outbox.discard('{}'); select outbox.unclaim_stuck(0); select outbox.notify_sleepers(); \
-        select outbox.parks('default')";
+        select outbox.parks('default'); select outbox.redrive_matching(); select outbox.discard_matching(); \
+        select outbox.skip('s', 'a'); select outbox.replay_batch('{}'); \
+        select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.audit_log";
     assert_denied(&relay, denied).await;
     assert_eq!(contents(&admin, "outbox").await, before);
 }
@@ -183,7 +190,44 @@ async fn control_reads_everything_and_acts_on_dead_letters() {
     let failed = claim(&admin, "w", 1).await;
     complete(&admin, "w", &failed[0], "FAILED").await.unwrap();
     assert_eq!(number(&control, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
-    assert_denied(&control, "select from outbox.claim('w', 1, 1); select outbox.next_sequence('a')").await;
+    assert_eq!(number(&control, "select outbox.write_audit('ann', 'redrive', '{}', 1)").await, 1);
+    assert_eq!(texts(&control, "select actor from outbox.audit_log").await, ["ann"]);
+    let denied = "select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
+                  insert into outbox.audit (at, affected, actor, action, detail) values (now(), 0, 'a', 'b', '{}'); \
+                  update outbox.audit set actor = 'bob'; select nextval('outbox.audit_id_seq'); \
+                  select outbox.redrive_letters('{}', '{}'); select outbox.choose_dead(null, null, null, null, null, \
+                  null, null, null, null, null, 1)";
+    assert_denied(&control, denied).await;
+}
+
+/// An operator's library works with the rights of control, and an auditor's with those of an auditor.
+#[tokio::test]
+async fn control_gives_orders_and_an_auditor_reads_them() {
+    let (database, admin) = with_roles().await;
+    enqueue(&admin, "t", "").await;
+    let held = claim(&admin, "w", 1).await;
+    complete(&admin, "w", &held[0], "FAILED").await.unwrap();
+    let store = async |group: &str| {
+        login(&database, &admin, group).await;
+        let url = database.url_as(&format!("login_{}_{group}", database.name()));
+        PostgresStore::connect(&url, Schema::default()).await.unwrap()
+    };
+    let [control, auditor, relay] =
+        [store("outbox_control").await, store("outbox_auditor").await, store("outbox_relay").await];
+    let all = DeadFilter::default();
+    for reader in [&control, &auditor] {
+        assert_eq!(reader.count_dead(&all).await.unwrap(), 1);
+        assert_eq!(reader.dead_groups(&all).await.unwrap().len(), 1);
+        assert_eq!(reader.dead_letters(&all, &DeadPage { after: None, limit: 10 }).await.unwrap().len(), 1);
+    }
+    let order = Order::Redrive { which: all, at_most: 10 };
+    for other in [&auditor, &relay] {
+        assert!(matches!(other.operate("mallory", &order).await, Err(Error::Denied { .. })));
+    }
+    assert_eq!(control.operate("ann", &order).await.unwrap().affected, 1);
+    let entries = auditor.audit(None, 10).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), ["ann"]);
+    assert!(relay.audit(None, 10).await.is_err());
 }
 
 /// Proves P7: partitions that are made after the grants are read through their parents, by control and auditor.
@@ -218,6 +262,8 @@ async fn an_auditor_reads_all_but_the_sequences() {
         .collect();
     assert_eq!(table_rights(&auditor).await, expected);
     assert_tables_denied(&admin, &auditor, |table| table != "outbox.lane_sequence").await;
+    enqueue(&admin, "t", "").await;
+    assert_eq!(texts(&auditor, "select topic from outbox.find_messages()").await, ["t"]);
     assert_denied(&auditor, "select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true)").await;
 }
 
@@ -266,9 +312,9 @@ async fn nobody_truncates() {
     let (_database, admin) = with_roles().await;
     let sql = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                and c.relkind in ('r', 'p') and (c.relispartition or c.relname in \
-               ('message', 'delivery', 'attempt', 'dead_letter', 'lane_sequence', 'dedupe', 'inbox', 'inbox_lane')) order by 1";
+               ('message', 'delivery', 'attempt', 'dead_letter', 'lane_sequence', 'dedupe', 'inbox', 'inbox_lane', 'audit')) order by 1";
     let tables = texts(&admin, sql).await;
-    assert!(tables.len() > 8 + 2, "partitions are among them: {tables:?}");
+    assert!(tables.len() > 9 + 2, "partitions are among them: {tables:?}");
     for role in ["postgres", "outbox_owner"] {
         admin.batch_execute(&format!("set role {role}")).await.unwrap();
         for table in &tables {
@@ -307,6 +353,23 @@ async fn attempts_are_append_only() {
         assert_eq!(try_sql(&admin, again).await, "23505", "{role}: the same attempt twice");
     }
     assert_eq!(attempts(&admin, id).await, ["1 DISPATCHED"]);
+}
+
+/// The audit is append-only for everybody, too.
+#[tokio::test]
+async fn the_audit_is_append_only() {
+    let (_database, admin) = with_roles().await;
+    for role in ["postgres", "outbox_owner"] {
+        admin.batch_execute(&format!("set role {role}")).await.unwrap();
+        admin.batch_execute("select outbox.write_audit('ann', 'redrive', '{}', 1)").await.unwrap();
+        for change in ["update outbox.audit set actor = 'bob'", "delete from outbox.audit", "truncate outbox.audit"] {
+            assert_eq!(try_sql(&admin, change).await, "P0001", "{role}: {change}");
+        }
+        let number =
+            "insert into outbox.audit (id, at, affected, actor, action, detail) values (1, now(), 0, 'a', 'b', '{}')";
+        assert_eq!(try_sql(&admin, number).await, "428C9", "{role}: nobody chooses a number");
+    }
+    assert_eq!(texts(&admin, "select actor from outbox.audit_log order by id").await, ["ann", "ann"]);
 }
 
 /// Proves P7: the roles are made again without harm, under any prefix, and `up` by a plain member of the owner role
@@ -386,7 +449,9 @@ async fn planted_names_are_never_picked_up() {
         select from outbox.enqueue('t', '1', lane => 'a', dedupe_key => 'k'); \
         create temp table held as select message_id, lease_token from outbox.claim('w', 10, 60); \
         select outbox.complete(message_id, lease_token, 'w', 'FAILED', 1.5) from held; \
-        select outbox.redrive(all_dead => true); \
+        select outbox.skip('default', 'a'); select outbox.redrive_matching(at_most => 1); \
+        select outbox.redrive(all_dead => true); select outbox.discard_matching(); \
+        select outbox.write_audit('ann', 'walk', '{}', 0); \
         create temp table again as select message_id, lease_token from outbox.claim('w', 10, 60); \
         select outbox.renew(lease_token, array[message_id], 60) from again; \
         select outbox.release(lease_token, array[message_id]) from again; \
@@ -401,7 +466,7 @@ async fn planted_names_are_never_picked_up() {
     assert_eq!(number(&admin, "select count(*) from outbox.attempt where state = 'FAILED'").await, 2);
 
     // The traps are sharp: a function that forgets its path steps into them.
-    for function in ["enqueue_many", "claim", "redrive", "prune"] {
+    for function in ["enqueue_many", "claim", "redrive_letters", "prune"] {
         let forget = format!(
             "do $$ begin execute (select format('alter function %s set search_path = public, outbox, pg_catalog', \
              p.oid::regprocedure) from pg_proc p where p.pronamespace = 'outbox'::regnamespace \

@@ -9,7 +9,7 @@ mod scale;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider::{Claim, Error, Message, Outbox, Outcome, SqliteStore, Store};
+use postrider::{Claim, Error, Message, Order, Outbox, Outcome, SqliteStore, Store};
 use postrider::{Completion, Inspect as _, sqlite};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -198,6 +198,31 @@ async fn attempts_are_append_only() {
         assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
     }
     assert_eq!(site.number("select count(*) from outbox_attempt where state = 'DISPATCHED'"), 1);
+}
+
+/// The audit is append-only, too, and an order that cannot be written down is not carried out.
+#[tokio::test]
+async fn the_audit_is_append_only() {
+    let site = Site::new();
+    let pause = Order::Pause { sink: "s".to_owned() };
+    assert_eq!(site.store.operate("ann", &pause).await.unwrap().affected, 1);
+    for change in [
+        "update outbox_audit set actor = 'bob'",
+        "delete from outbox_audit",
+        "insert or replace into outbox_audit select id, at, affected, 'bob', action, detail from outbox_audit",
+        "insert into outbox_audit (at, affected, actor, action, detail) values (0, 0, '', 'a', '{}')",
+        "insert into outbox_audit (at, affected, actor, action, detail) values (0, 0, 'a', 'a', '1')",
+    ] {
+        let error = site.app.execute(change, []).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
+    }
+    let forbid = "create trigger not_mallory before insert on outbox_audit when new.actor = 'mallory' \
+                  begin select raise(abort, 'not mallory'); end";
+    site.app.execute_batch(forbid).unwrap();
+    let error = site.store.operate("mallory", &Order::Resume { sink: "s".to_owned() }).await.unwrap_err();
+    assert!(error.to_string().contains("not mallory"), "{error}");
+    assert_eq!(site.number("select count(*) from outbox_sink where paused"), 1);
+    assert_eq!(site.number("select count(*) from outbox_audit_log where actor = 'ann' and action = 'pause'"), 1);
 }
 
 /// Proves H8: what was delivered goes after the retention, with its attempts; keys go after their window.

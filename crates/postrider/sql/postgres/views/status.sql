@@ -1,60 +1,24 @@
 -- One row for each sink that has or had work lately: the supervisor's view over queue, dead letters and attempts.
--- Reads the hot table once and the attempts of the last setting.status_window; history is not read.
+-- Reads the hot table once (see sinks.sql) and what recent_attempts() reads; history is not read.
 create view :"schema".status as
-with sinks as (
-    select 'default'::text collate "C" as sink
-    union select s.name from :"schema".sink s
-    union select r.sink from :"schema".route r
-    union select d.sink from :"schema".delivery d
-    union select l.sink from :"schema".dead_letter l
-),
-queue as (
-    select d.sink,
-           count(*) filter (where d.lease_token is null and d.due_at < 'infinity') as pending,
-           count(*) filter (where d.lease_token is null and d.due_at <= now()) as due,
-           count(*) filter (where d.lease_token is not null) as leased,
-           count(*) filter (where d.lease_expires_at <= now()) as expired,
-           count(*) filter (where d.due_at = 'infinity') as parked_lanes,
-           min(d.due_at) filter (where d.lease_token is null and d.due_at <= now()) as oldest_due_at
-    from :"schema".delivery d
-    group by d.sink
-),
-dead as (
-    select l.sink, count(*) as dead, max(l.died_at) as last_died_at from :"schema".dead_letter l group by l.sink
-),
-lately as (
-    select a.sink,
-           count(*) filter (where a.state = 'DISPATCHED') as dispatched,
-           count(*) filter (where a.state = 'RETRYABLE') as retryable,
-           count(*) filter (where a.state = 'FAILED') as failed,
-           count(*) filter (where a.state = 'ZOMBIE_REQUEUE') as zombies,
-           max(a.completed_at) filter (where a.state = 'DISPATCHED') as last_success_at,
-           max(a.completed_at) filter (where a.state <> 'DISPATCHED') as last_error_at
-    from :"schema".attempt a
-    where a.completed_at >= now() - (select s.status_window from :"schema".setting s)
-    group by a.sink
-)
-select s.sink,
-       coalesce(k.paused, false) as paused,
-       coalesce(k.on_dead, 'park') as on_dead,
-       coalesce(q.pending, 0) as pending,
-       coalesce(q.due, 0) as due,
-       coalesce(q.leased, 0) as leased,
-       coalesce(q.expired, 0) as expired,
-       coalesce(d.dead, 0) as dead,
-       coalesce(q.parked_lanes, 0) as parked_lanes,
-       coalesce(extract(epoch from now() - q.oldest_due_at), 0)::double precision as oldest_due_age_seconds,
+select coalesce(s.sink, a.sink) as sink,
+       coalesce(s.paused, false) as paused,
+       coalesce(s.on_dead, 'park') as on_dead,
+       coalesce(s.pending, 0) as pending,
+       coalesce(s.due, 0) as due,
+       coalesce(s.leased, 0) as leased,
+       coalesce(s.expired, 0) as expired,
+       coalesce(s.dead, 0) as dead,
+       coalesce(s.parked_lanes, 0) as parked_lanes,
+       coalesce(s.oldest_due_age_seconds, 0) as oldest_due_age_seconds,
        coalesce(a.dispatched, 0) as recent_dispatched,
        coalesce(a.retryable, 0) as recent_retryable,
        coalesce(a.failed, 0) as recent_failed,
-       coalesce(a.zombies, 0) as recent_zombies,
+       coalesce(a.zombie_requeue, 0) as recent_zombies,
        a.last_success_at,
        a.last_error_at,
-       d.last_died_at
-from sinks s
-left join :"schema".sink k on k.name = s.sink
-left join queue q on q.sink = s.sink
-left join dead d on d.sink = s.sink
-left join lately a on a.sink = s.sink;
+       s.last_died_at
+from :"schema".sinks s
+full join :"schema".recent_attempts() a on a.sink = s.sink;
 comment on view :"schema".status is
     'Each sink: pending, due, leased, dead, the oldest due age, and the attempts of the last minutes.';

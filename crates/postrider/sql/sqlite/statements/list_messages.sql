@@ -1,10 +1,8 @@
 -- Every message, newest first; where each stands is asked with deliveries_of.sql. Caller: list, which stops reading at
--- its limit. `sent`: whether it was delivered to the sink that is asked about.
+-- its limit and at its bound. `wanted`: whether the message is one that is asked for.
 select m.id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id,
-       :sink is null or exists (
-           select 1 from outbox_attempt a where a.message_id = m.id and a.sink = :sink and a.state = 'DISPATCHED'
-       ) as sent
+       (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic = :topic)
+       and (:tenant_id is null or m.tenant_id = :tenant_id) and (:lane is null or m.lane = :lane) as wanted
 from outbox_message m
-where (:topic is null or m.topic = :topic) and (:tenant_id is null or m.tenant_id = :tenant_id)
-  and (:lane is null or m.lane = :lane) and (:before is null or m.id < :before)
+where m.id >= :id_from and m.id < :id_before
 order by m.id desc

@@ -8,14 +8,13 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
-use super::{PostgresStore, dead};
+use super::{PostgresStore, dead, search, watch};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneStatus, ListFilter, ListState, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
-    SinkStatus,
+    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
 };
-use crate::store::Route;
+use crate::store::{OnDead, Route};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -30,7 +29,7 @@ impl Inspect for PostgresStore {
     async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
         let rows = self
             .query(
-                "select sink, paused, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
+                "select sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
                  recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
                  from outbox.status order by sink",
                 &[],
@@ -40,45 +39,7 @@ impl Inspect for PostgresStore {
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-        // What is still to be delivered is read from the small hot table; only `delivered` and no state read history.
-        let sql = match filter.state {
-            Some(ListState::Pending | ListState::Leased | ListState::Dead) => {
-                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
-                 d.state, d.attempt_no, d.due_at \
-                 from outbox.deliveries d join outbox.messages m on m.message_id = d.message_id \
-                 where d.state = $1 and ($2::text is null or m.topic = $2) and ($3::uuid is null or m.tenant_id = $3) \
-                 and ($4::text is null or m.lane = $4) and ($5::text is null or d.sink = $5) \
-                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
-                 order by message_id desc, sink"
-            }
-            Some(ListState::Delivered) | None => {
-                "select * from (select m.message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, \
-                 coalesce(d.state, 'delivered') as state, d.attempt_no, d.due_at \
-                 from outbox.messages m left join outbox.deliveries d on d.message_id = m.message_id \
-                 where ($1::text is null or d.state is null) and ($2::text is null or m.topic = $2) \
-                 and ($3::uuid is null or m.tenant_id = $3) and ($4::text is null or m.lane = $4) \
-                 and ($5::text is null or d.sink = $5 or (d.sink is null and exists (select from outbox.attempts a \
-                 where a.message_id = m.message_id and a.sink = $5 and a.state = 'DISPATCHED'))) \
-                 and ($6::uuid is null or m.message_id < $6) order by m.message_id desc fetch first ($7) rows with ties) page \
-                 order by message_id desc, sink"
-            }
-        };
-        let rows = self
-            .query(
-                sql,
-                &[
-                    (&filter.state.map(ListState::as_str), Type::TEXT),
-                    (&filter.topic, Type::TEXT),
-                    (&filter.tenant_id, Type::UUID),
-                    (&filter.lane, Type::TEXT),
-                    (&filter.sink, Type::TEXT),
-                    (&filter.before, Type::UUID),
-                    (&i64::from(filter.limit), Type::INT8),
-                ],
-            )
-            .await?;
-        let items = rows.iter().map(message_summary).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page::of(items, filter.limit))
+        search::list(self, filter).await
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -120,8 +81,8 @@ impl Inspect for PostgresStore {
         rows.iter().map(route).collect()
     }
 
-    async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn lanes(&self, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+        search::lanes(self, filter).await
     }
     async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
         dead::dead_letters(self, filter, page).await
@@ -135,18 +96,18 @@ impl Inspect for PostgresStore {
         dead::count_dead(self, filter).await
     }
 
-    async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error> {
+        watch::samples(self, within).await
     }
     async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+        watch::relays(self).await
     }
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
         dead::audit(self, before, limit).await
     }
 
-    async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error> {
+        watch::explain(self, message_id).await
     }
 }
 
@@ -154,6 +115,7 @@ fn sink_status(row: &Row) -> Result<SinkStatus, Error> {
     Ok(SinkStatus {
         sink: row.try_get("sink")?,
         paused: row.try_get("paused")?,
+        on_dead: OnDead::from_word(row.try_get("on_dead")?),
         pending: row.try_get("pending")?,
         due: row.try_get("due")?,
         leased: row.try_get("leased")?,
@@ -169,21 +131,6 @@ fn sink_status(row: &Row) -> Result<SinkStatus, Error> {
         ],
         last_success_at: row.try_get("last_success_at")?,
         last_error_at: row.try_get("last_error_at")?,
-    })
-}
-
-fn message_summary(row: &Row) -> Result<MessageSummary, Error> {
-    Ok(MessageSummary {
-        message_id: row.try_get("message_id")?,
-        enqueued_at: row.try_get("enqueued_at")?,
-        namespace: row.try_get("namespace")?,
-        topic: row.try_get("topic")?,
-        lane: row.try_get("lane")?,
-        sequence_id: row.try_get("sequence_id")?,
-        sink: row.try_get("sink")?,
-        state: row.try_get("state")?,
-        attempt_no: row.try_get("attempt_no")?,
-        due_at: row.try_get("due_at")?,
     })
 }
 

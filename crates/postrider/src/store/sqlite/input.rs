@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Completion, Outcome};
 use crate::message::limit;
 use crate::store::Route;
@@ -63,6 +64,15 @@ pub(super) fn lease(lease: Duration) -> Result<(), Error> {
 
 pub(super) fn sleep(at_most: Duration) -> Result<(), Error> {
     refuse(at_most.as_micros() > 0 && at_most <= LONGEST_LEASE, "seconds must be more than 0 and at most 86400")
+}
+
+pub(super) fn report(report: &RelayReport) -> Result<(), Error> {
+    worker(&report.worker_id)?;
+    refuse(report.version.len() <= limit::NAME_BYTES, "version must be at most 255 bytes of text")?;
+    refuse(
+        report.every.as_micros() > 0 && report.every <= LONGEST_LEASE,
+        "every_seconds must be more than 0 and at most 86400",
+    )
 }
 
 pub(crate) fn age(older_than: Duration) -> Result<(), Error> {

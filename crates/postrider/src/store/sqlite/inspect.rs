@@ -4,20 +4,19 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use rusqlite::{Row, ToSql, Transaction};
+use rusqlite::{Row, Transaction};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::claim::not_json;
 use super::statement::{all, first, sql, time};
-use super::{SqliteStore, dead};
+use super::{SqliteStore, dead, search, watch};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneStatus, ListFilter, ListState, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
-    SinkStatus,
+    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
 };
-use crate::store::Route;
+use crate::store::{OnDead, Route};
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -31,18 +30,7 @@ impl Inspect for SqliteStore {
 
     async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
         let filter = filter.clone();
-        let limit = filter.limit;
-        let items = self
-            .reader
-            .run(move |session| {
-                session.read(|tx, _| match filter.state {
-                    Some(ListState::Pending | ListState::Leased) => list_by_state(tx, sql!("list_open"), &filter),
-                    Some(ListState::Dead) => list_by_state(tx, sql!("list_dead"), &filter),
-                    Some(ListState::Delivered) | None => list_messages(tx, &filter),
-                })
-            })
-            .await?;
-        Ok(Page::of(items, limit))
+        self.reader.run(move |session| session.read(|tx, _| search::list(tx, &filter))).await
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -54,8 +42,9 @@ impl Inspect for SqliteStore {
         self.reader.run(move |session| session.read(|tx, _| all(tx, sql!("routes"), &[], route))).await
     }
 
-    async fn lanes(&self, _filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn lanes(&self, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, _| search::lanes(tx, &filter))).await
     }
     async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
         let (filter, page) = (filter.clone(), page.clone());
@@ -72,106 +61,22 @@ impl Inspect for SqliteStore {
         self.reader.run(move |session| session.read(|tx, _| dead::count(tx, &filter))).await
     }
 
-    async fn samples(&self, _within: Duration) -> Result<Vec<Sample>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error> {
+        self.reader.run(move |session| session.read(|tx, now| watch::samples(tx, now, within))).await
     }
     async fn relays(&self) -> Result<Vec<RelayRecord>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+        self.reader.run(|session| session.read(|tx, _| watch::relays(tx))).await
     }
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
         self.reader.run(move |session| session.read(|tx, _| dead::audit(tx, before, limit))).await
     }
 
-    async fn explain(&self, _message_id: Uuid) -> Result<Option<Explanation>, Error> {
-        Err(Error::Refused { message: "not there yet".to_owned(), hint: None })
+    async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error> {
+        self.reader.run(move |session| session.read(|tx, now| watch::explain(tx, now, message_id))).await
     }
 }
 
-/// A page that ends between two messages: whether a line of this message still belongs to it.
-fn has_room(page: &[MessageSummary], limit: u32, next: Uuid) -> bool {
-    page.len() < limit as usize || page.last().is_some_and(|last| last.message_id == next)
-}
-
-fn list_by_state(tx: &Transaction<'_>, sql: &str, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
-    let parameters: [(&str, &dyn ToSql); 6] = [
-        (":state", &filter.state.map(ListState::as_str)),
-        (":topic", &filter.topic),
-        (":tenant_id", &filter.tenant_id),
-        (":lane", &filter.lane),
-        (":sink", &filter.sink),
-        (":before", &filter.before),
-    ];
-    let mut statement = tx.prepare_cached(sql)?;
-    let mut rows = statement.query(&parameters[..])?;
-    let mut page = Vec::new();
-    while let Some(row) = rows.next()? {
-        let summary = MessageSummary {
-            sink: row.get("sink")?,
-            state: row.get("state")?,
-            attempt_no: row.get("attempt_no")?,
-            due_at: row.get::<_, Option<i64>>("due_at")?.map(time),
-            ..message_summary(row)?
-        };
-        if !has_room(&page, filter.limit, summary.message_id) {
-            break;
-        }
-        page.push(summary);
-    }
-    Ok(page)
-}
-
-fn list_messages(tx: &Transaction<'_>, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
-    let parameters: [(&str, &dyn ToSql); 5] = [
-        (":topic", &filter.topic),
-        (":tenant_id", &filter.tenant_id),
-        (":lane", &filter.lane),
-        (":sink", &filter.sink),
-        (":before", &filter.before),
-    ];
-    let mut statement = tx.prepare_cached(sql!("list_messages"))?;
-    let mut rows = statement.query(&parameters[..])?;
-    let mut page = Vec::new();
-    while let Some(row) = rows.next()? {
-        let message = message_summary(row)?;
-        if !has_room(&page, filter.limit, message.message_id) {
-            break;
-        }
-        let deliveries = deliveries(tx, message.message_id)?;
-        if deliveries.is_empty() && row.get("sent")? {
-            page.push(message);
-        } else if filter.state.is_none() {
-            let asked = |sink: &str| filter.sink.as_deref().is_none_or(|asked| asked == sink);
-            page.extend(deliveries.into_iter().filter(|delivery| asked(&delivery.sink)).map(|delivery| {
-                MessageSummary {
-                    sink: Some(delivery.sink),
-                    state: delivery.state,
-                    attempt_no: Some(delivery.attempt_no),
-                    due_at: delivery.due_at,
-                    ..message.clone()
-                }
-            }));
-        }
-    }
-    Ok(page)
-}
-
-/// A message that was delivered everywhere, unless more is known about it.
-fn message_summary(row: &Row<'_>) -> rusqlite::Result<MessageSummary> {
-    Ok(MessageSummary {
-        message_id: row.get("id")?,
-        enqueued_at: time(row.get("enqueued_at")?),
-        namespace: row.get("namespace")?,
-        topic: row.get("topic")?,
-        lane: row.get("lane")?,
-        sequence_id: row.get("sequence_id")?,
-        sink: None,
-        state: ListState::Delivered.as_str().to_owned(),
-        attempt_no: None,
-        due_at: None,
-    })
-}
-
-fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
+pub(super) fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
     let detail = first(tx, sql!("show_message"), &[(":message_id", &message_id)], |row| {
         let json = |column: &str| {
             let text: Option<String> = row.get(column)?;
@@ -201,7 +106,7 @@ fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>,
     Ok(Some(MessageDetail { deliveries: deliveries(tx, message_id)?, attempts, ..detail }))
 }
 
-fn deliveries(tx: &Transaction<'_>, message_id: Uuid) -> Result<Vec<DeliveryRecord>, Error> {
+pub(super) fn deliveries(tx: &Transaction<'_>, message_id: Uuid) -> Result<Vec<DeliveryRecord>, Error> {
     all(tx, sql!("deliveries_of"), &[(":message_id", &message_id)], |row| {
         Ok(DeliveryRecord {
             sink: row.get("sink")?,
@@ -235,6 +140,7 @@ fn sink_status(row: &Row<'_>) -> rusqlite::Result<SinkStatus> {
     Ok(SinkStatus {
         sink: row.get("sink")?,
         paused: row.get("paused")?,
+        on_dead: OnDead::from_word(&row.get::<_, String>("on_dead")?),
         pending: row.get("pending")?,
         due: row.get("due")?,
         leased: row.get("leased")?,

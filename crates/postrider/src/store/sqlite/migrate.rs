@@ -22,12 +22,14 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") },
     Migration { version: 2, name: "inbox", sql: include_str!("../../../sql/sqlite/migrations/0002_inbox.sql") },
     Migration { version: 3, name: "audit", sql: include_str!("../../../sql/sqlite/migrations/0003_audit.sql") },
+    Migration { version: 4, name: "watch", sql: include_str!("../../../sql/sqlite/migrations/0004_watch.sql") },
 ];
 
 /// In the order they are made.
 const VIEWS: &[(&str, &str)] = &[
     ("outbox_clock", include_str!("../../../sql/sqlite/views/clock.sql")),
     ("outbox_enqueue", include_str!("../../../sql/sqlite/views/enqueue.sql")),
+    ("outbox_sinks", include_str!("../../../sql/sqlite/views/sinks.sql")),
     ("outbox_status", include_str!("../../../sql/sqlite/views/status.sql")),
     ("outbox_messages", include_str!("../../../sql/sqlite/views/messages.sql")),
     ("outbox_deliveries", include_str!("../../../sql/sqlite/views/deliveries.sql")),
@@ -36,6 +38,8 @@ const VIEWS: &[(&str, &str)] = &[
     ("outbox_dead_letters", include_str!("../../../sql/sqlite/views/dead_letters.sql")),
     ("outbox_lanes", include_str!("../../../sql/sqlite/views/lanes.sql")),
     ("outbox_audit_log", include_str!("../../../sql/sqlite/views/audit_log.sql")),
+    ("outbox_relays", include_str!("../../../sql/sqlite/views/relays.sql")),
+    ("outbox_samples", include_str!("../../../sql/sqlite/views/samples.sql")),
 ];
 
 /// Makes or updates the outbox's tables in this connection's main database, beside the application's own. Refuses a file

@@ -1,0 +1,336 @@
+//! What an operator watches: pages of a search that looks at a bounded number, lanes, samples, relays that report, and
+//! why a message is where it is.
+
+use std::time::Duration;
+
+use postrider::{
+    Explanation, LaneFilter, LaneState, ListFilter, ListState, MAX_LOOKED_AT, Message, RelayReport, Route, Sample,
+    SinkChange, SinkReport,
+};
+use uuid::Uuid;
+
+use super::Fixture;
+use super::hand::{Hand, message};
+
+/// Longer than any sample ends before it is taken.
+const LAG: Duration = Duration::from_secs(2);
+/// What lies between two samples at least, unless somebody changed the settings.
+const BETWEEN_SAMPLES: Duration = Duration::from_secs(9);
+/// Reports of a relay in a hurry: it is soon missed.
+const HURRY: Duration = Duration::from_millis(20);
+
+fn any() -> ListFilter {
+    ListFilter { limit: 100, ..ListFilter::default() }
+}
+
+async fn found(hand: &Hand, filter: &ListFilter) -> Vec<Uuid> {
+    hand.list(filter).await.expect("list").items.iter().map(|line| line.message_id).collect()
+}
+
+/// A namespace and a time narrow a list, in every state.
+pub async fn a_list_is_narrowed_by_namespace_and_time<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let old = hand.put(message("t").namespace("n")).await.message_id;
+    // A list is exact to the millisecond.
+    let between = hand.now().await.expect("now") + Duration::from_millis(5);
+    hand.until(between + Duration::from_millis(5)).await;
+    let new = hand.put(message("t")).await.message_id;
+    for state in ["pending", "dead"] {
+        if state == "dead" {
+            hand.fail(&hand.take(10).await).await;
+        }
+        let wanted = if state == "dead" { ListState::Dead } else { ListState::Pending };
+        for state in [None, Some(wanted), Some(ListState::Delivered)] {
+            let all = ListFilter { state, ..any() };
+            let here = |ids: &[Uuid]| if state == Some(ListState::Delivered) { Vec::new() } else { ids.to_vec() };
+            let namespace = ListFilter { namespace: Some("n".to_owned()), ..all.clone() };
+            assert_eq!(found(&hand, &namespace).await, here(&[old]), "{state:?}");
+            let from = ListFilter { from: Some(between), ..all.clone() };
+            assert_eq!(found(&hand, &from).await, here(&[new]), "{state:?}");
+            let to = ListFilter { to: Some(between), ..all.clone() };
+            assert_eq!(found(&hand, &to).await, here(&[old]), "{state:?}");
+            let before = ListFilter { to: Some(between), before: Some(new), ..all.clone() };
+            assert_eq!(found(&hand, &before).await, here(&[old]), "the nearer bound counts");
+            assert_eq!(found(&hand, &ListFilter { before: Some(old), ..all }).await, here(&[]));
+        }
+    }
+}
+
+/// A search for what is rare ends after a bounded look, says where to go on, and comes to the end that way.
+pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let rare = hand.put(message("rare").namespace("n")).await.message_id;
+    for _ in 0..2 {
+        let many: Vec<Message> =
+            (0..postrider::MAX_BATCH_MESSAGES.min(MAX_LOOKED_AT as usize)).map(|_| message("t")).collect();
+        hand.put_all(&many).await;
+    }
+    for state in [None, Some(ListState::Pending)] {
+        for by_topic in [true, false] {
+            let mut filter = ListFilter { state, ..any() };
+            if by_topic {
+                filter.topic = Some("rare".to_owned());
+            } else {
+                filter.namespace = Some("n".to_owned());
+            }
+            let mut pages = 0;
+            loop {
+                let page = hand.list(&filter).await.expect("list");
+                pages += 1;
+                match page.next {
+                    Some(next) if page.items.is_empty() => filter.before = Some(next),
+                    next => {
+                        let lines: Vec<_> = page.items.iter().map(|line| line.message_id).collect();
+                        assert_eq!((lines, next), (vec![rare], None));
+                        break;
+                    }
+                }
+            }
+            assert_eq!(pages, 3, "{state:?}: two bounded looks, and the rest");
+        }
+    }
+    let full = hand.list(&ListFilter { limit: 2, ..any() }).await.expect("list");
+    assert_eq!((full.items.len(), full.next), (2, Some(full.items[1].message_id)), "a full page has its last as next");
+}
+
+/// Lanes that wait for a person, then those whose head failed, then the deepest; each with its head and its last error.
+pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for (lane, depth) in [("parked", 2), ("failed", 3)] {
+        hand.put_lane(lane, depth).await;
+        let head = hand.take(1).await;
+        if lane == "parked" { hand.fail(&head).await } else { hand.retry(&head, Duration::from_hours(1)).await }
+    }
+    hand.put_lane("held", 2).await;
+    assert_eq!(hand.take(10).await.len(), 2);
+    hand.put_lane("deep", 7).await;
+    hand.put(message("t").lane("later").delay(Duration::from_hours(1))).await;
+    let all = LaneFilter { limit: 10, ..LaneFilter::default() };
+    let lanes = hand.lanes(&all).await.expect("lanes");
+    let shown: Vec<_> = lanes
+        .iter()
+        .map(|lane| {
+            (lane.lane.as_str(), lane.state, lane.depth, lane.head_attempt_count, lane.head_error_code.as_deref())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("parked", LaneState::Parked, 2, 1, Some("REFUSED")),
+            ("failed", LaneState::Waiting, 3, 1, Some("BUSY")),
+            ("deep", LaneState::Due, 7, 0, None),
+            ("held", LaneState::Leased, 2, 1, None),
+            ("later", LaneState::Waiting, 1, 0, None),
+        ]
+    );
+    assert!(lanes[0].head_due_at.is_none() && lanes[1].head_due_at > Some(hand.now().await.expect("now")));
+    assert_eq!((lanes[0].sink.as_str(), lanes[0].head_sequence_id), ("default", 1));
+    assert_eq!(lanes[0].head_error_message.as_deref(), Some("no"));
+    let head = hand.show(lanes[2].head_message_id).await.expect("show").expect("the head is there");
+    assert_eq!((head.lane.as_deref(), head.sequence_id), (Some("deep"), Some(1)));
+    let names = async |filter: LaneFilter| {
+        let lanes = hand.lanes(&filter).await.expect("lanes");
+        lanes.into_iter().map(|lane| lane.lane).collect::<Vec<_>>()
+    };
+    assert_eq!(names(LaneFilter { state: Some(LaneState::Waiting), ..all.clone() }).await, ["failed", "later"]);
+    assert_eq!(names(LaneFilter { lane: Some("held".to_owned()), ..all.clone() }).await, ["held"]);
+    assert_eq!(names(LaneFilter { limit: 2, ..all.clone() }).await, ["parked", "failed"]);
+    assert_eq!(names(LaneFilter { sink: Some("elsewhere".to_owned()), ..all }).await, [""; 0]);
+}
+
+/// Proves P16: what waits behind a parked or a waiting lane head is pending and not due; behind a leased one it is due.
+pub async fn what_a_lane_head_holds_up_is_not_due<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_lane("parked", 3).await;
+    hand.fail(&hand.take(1).await).await;
+    hand.put_lane("waiting", 3).await;
+    hand.retry(&hand.take(1).await, Duration::from_hours(1)).await;
+    let line = hand.status_of("default").await;
+    assert_eq!((line.pending, line.due, line.parked_lanes), (5, 0, 1));
+    assert!(line.oldest_due_age_seconds <= 0.0, "nothing is due");
+    let long_ago = hand.now().await.expect("now") - Duration::from_hours(2);
+    for lane in ["old", "old"] {
+        hand.put(message("t").lane(lane).due_at(long_ago)).await;
+    }
+    let line = hand.status_of("default").await;
+    assert_eq!((line.pending, line.due, line.oldest_due_age_seconds > 7000.0), (7, 2, true));
+    let claim = postrider::Claim { lane_run: 1, ..hand.wants(10) };
+    assert_eq!(hand.take_as(&claim).await.len(), 1);
+    let line = hand.status_of("default").await;
+    assert_eq!((line.pending, line.due, line.leased, line.oldest_due_age_seconds > 7000.0), (6, 1, 1, true));
+    assert_eq!(line.on_dead, postrider::OnDead::Park);
+}
+
+fn of<'a>(samples: &'a [Sample], sink: &str) -> Vec<&'a Sample> {
+    samples.iter().filter(|sample| sample.sink == sink).collect()
+}
+
+async fn samples(hand: &Hand) -> Vec<Sample> {
+    hand.samples(Duration::from_hours(1)).await.expect("samples")
+}
+
+/// A sample says how every sink stands, what happened since the one before, and how long delivery took.
+pub async fn a_sample_counts_the_interval<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.add_route(&Route::new("never", "idle")).await.expect("add_route");
+    hand.put_plain(5).await;
+    let held = hand.take(4).await;
+    hand.deliver(&held[..2]).await;
+    hand.retry(&held[2..3], Duration::from_hours(1)).await;
+    hand.fail(&held[3..]).await;
+    let before = hand.status_of("default").await;
+    let done = hand.now().await.expect("now");
+    hand.until(done + LAG).await;
+    assert!(hand.measure().await.expect("measure"));
+    let samples = samples(&hand).await;
+    let [sample] = of(&samples, "default")[..] else { panic!("one row for a sink: {samples:?}") };
+    assert_eq!((sample.pending, sample.due, sample.leased, sample.expired, sample.dead), (2, 1, 0, 0, 1));
+    assert_eq!(sample.attempts, [2, 1, 1, 0]);
+    let (p50, p99) = (sample.latency_p50_ms.expect("some"), sample.latency_p99_ms.expect("some"));
+    assert!(0.0 <= p50 && p50 <= p99 && p99 < 60_000.0, "{p50} {p99}");
+    assert!(done <= sample.at && sample.at <= hand.now().await.expect("now") && sample.seconds > 0.0);
+    let [idle] = of(&samples, "idle")[..] else { panic!("an idle sink has its row: {samples:?}") };
+    assert_eq!((idle.at, idle.pending, idle.attempts, idle.latency_p50_ms), (sample.at, 0, [0; 4], None));
+    // What was counted in a sample is not counted again, and what comes after it is added.
+    let after = hand.status_of("default").await;
+    assert_eq!((before.recent, after.recent), ([2, 1, 1, 0], [2, 1, 1, 0]));
+    assert_eq!((before.last_success_at, before.last_error_at), (after.last_success_at, after.last_error_at));
+    hand.deliver(&hand.take(1).await).await;
+    assert_eq!(hand.status_of("default").await.recent, [3, 1, 1, 0]);
+}
+
+/// Any number of relays measure; one does it, and not before it is time.
+pub async fn one_of_many_measures<F: Fixture>() {
+    let (_outbox, hand, other) = F::two_hands().await;
+    let (one, two, three) = tokio::join!(hand.measure(), other.measure(), hand.measure());
+    let measured = [one, two, three].map(|done| done.expect("measure"));
+    let again = other.measure().await.expect("measure");
+    let mut times: Vec<_> = samples(&hand).await.iter().map(|sample| sample.at).collect();
+    assert_eq!(times.len(), [measured.to_vec(), vec![again]].concat().iter().filter(|done| **done).count());
+    assert!(!times.is_empty());
+    times.sort_unstable();
+    // A machine that stood still between two calls may have made it time.
+    assert!(
+        times.windows(2).all(|pair| pair[1].duration_since(pair[0]).expect("sorted") >= BETWEEN_SAMPLES),
+        "{times:?}"
+    );
+}
+
+fn reported(worker_id: &str, sink: &str, every: Duration) -> RelayReport {
+    let sink = SinkReport {
+        sink: sink.to_owned(),
+        kind: "http".to_owned(),
+        breaker: "closed".to_owned(),
+        open_for: None,
+        held: 3,
+        rate: Some(50),
+    };
+    RelayReport { worker_id: worker_id.to_owned(), version: "1.2.3".to_owned(), every, sinks: vec![sink] }
+}
+
+/// Waits until a relay is missed.
+async fn until_silent(hand: &Hand, worker_id: &str) {
+    loop {
+        let relays = hand.relays().await.expect("relays");
+        let late = relays.iter().find(|relay| relay.report.worker_id == worker_id).expect("it is there");
+        if late.silent {
+            let now = hand.now().await.expect("now");
+            assert!(late.reported_at + 3 * HURRY <= now, "not before three intervals are over");
+            return;
+        }
+        hand.until(late.reported_at + 3 * HURRY).await;
+    }
+}
+
+/// A relay is there as it last reported, silent when it is late, and gone when it signed off.
+pub async fn relays_report_until_they_sign_off<F: Fixture>() {
+    let (_outbox, hand, other) = F::two_hands().await;
+    assert!(hand.relays().await.expect("relays").is_empty());
+    let began = hand.now().await.expect("now");
+    let steady = reported("steady", "web", Duration::from_mins(10));
+    hand.report(&steady).await.expect("report");
+    let mut hurried = reported("hurried", "web", HURRY);
+    other.report(&hurried).await.expect("report");
+    until_silent(&hand, "hurried").await;
+    let relays = hand.relays().await.expect("relays");
+    assert_eq!(relays.iter().map(|relay| relay.report.worker_id.as_str()).collect::<Vec<_>>(), ["hurried", "steady"]);
+    assert_eq!((relays[1].silent, &relays[1].report), (false, &steady));
+    assert!(began <= relays[1].started_at && relays[1].started_at == relays[1].reported_at);
+    "open".clone_into(&mut hurried.sinks[0].breaker);
+    hurried.sinks[0].open_for = Some(Duration::from_millis(1500));
+    hurried.every = Duration::from_mins(10);
+    other.report(&hurried).await.expect("report");
+    let again = hand.relays().await.expect("relays").remove(0);
+    assert_eq!((again.silent, &again.report, again.started_at), (false, &hurried, relays[0].started_at));
+    assert!(again.reported_at > relays[0].reported_at);
+    other.sign_off("hurried").await.expect("sign_off");
+    other.sign_off("nobody").await.expect("sign_off");
+    assert_eq!(hand.relays().await.expect("relays").len(), 1);
+    for wrong in [reported("", "web", HURRY), reported("w", "web", Duration::ZERO)] {
+        assert!(hand.report(&wrong).await.is_err(), "{wrong:?}");
+    }
+}
+
+async fn explained(hand: &Hand, message_id: Uuid) -> Vec<&'static str> {
+    let told: Explanation = hand.explain(message_id).await.expect("explain").expect("it is there");
+    assert_eq!(told.message_id, message_id);
+    for reason in &told.deliveries {
+        assert!(!reason.why.is_empty() && reason.sink == "default", "{reason:?}");
+    }
+    told.deliveries.iter().map(|reason| reason.code).collect()
+}
+
+/// Why a message without a lane is where it is, from its first moment to its end.
+pub async fn a_message_is_explained<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    assert!(hand.explain(Uuid::new_v4()).await.expect("explain").is_none());
+    let id = hand.put(message("t")).await.message_id;
+    assert_eq!(explained(&hand, id).await, ["NO_RELAY"]);
+    hand.report(&reported("r", "default", HURRY)).await.expect("report");
+    until_silent(&hand, "r").await;
+    assert_eq!(explained(&hand, id).await, ["RELAY_SILENT"]);
+    let mut report = reported("r", "default", Duration::from_mins(10));
+    "open".clone_into(&mut report.sinks[0].breaker);
+    hand.report(&report).await.expect("report");
+    assert_eq!(explained(&hand, id).await, ["BREAKER_OPEN"]);
+    "half_open".clone_into(&mut report.sinks[0].breaker);
+    hand.report(&report).await.expect("report");
+    assert_eq!(explained(&hand, id).await, ["DUE"]);
+    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    assert_eq!(explained(&hand, id).await, ["SINK_PAUSED"]);
+    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.lose(1).await;
+    assert_eq!(explained(&hand, id).await, ["LEASE_EXPIRED"]);
+    let held = hand.take(1).await;
+    assert_eq!(explained(&hand, id).await, ["LEASED"]);
+    hand.retry(&held, Duration::from_hours(1)).await;
+    assert_eq!(explained(&hand, id).await, ["RETRY_LATER"]);
+    let later = hand.put(message("t").delay(Duration::from_hours(1))).await.message_id;
+    assert_eq!(explained(&hand, later).await, ["NOT_DUE"]);
+    let [dead, sent] = hand.put_plain(2).await[..] else { panic!("two were put") };
+    let held = hand.take(2).await;
+    hand.fail(&held[..1]).await;
+    hand.deliver(&held[1..]).await;
+    assert_eq!((explained(&hand, dead).await, explained(&hand, sent).await), (vec!["DEAD"], vec!["DELIVERED"]));
+    hand.discard(&[dead], None).await.expect("discard");
+    assert_eq!(explained(&hand, dead).await, ["DISCARDED"]);
+}
+
+/// Why a message in a lane waits, and for which.
+pub async fn a_lane_is_explained<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.report(&reported("r", "default", Duration::from_mins(10))).await.expect("report");
+    let ids = hand.put_lane("a", 2).await;
+    assert_eq!(
+        (explained(&hand, ids[0]).await, explained(&hand, ids[1]).await),
+        (vec!["DUE"], vec!["BEHIND_LANE_HEAD"])
+    );
+    hand.retry(&hand.take(1).await, Duration::ZERO).await;
+    hand.fail(&hand.take(1).await).await;
+    let told = hand.explain(ids[1]).await.expect("explain").expect("it is there").deliveries.remove(0);
+    assert_eq!((told.code, told.behind), ("LANE_PARKED", Some(ids[0])));
+    assert!(told.why.contains("REFUSED: no") && told.advice.contains(&ids[0].to_string()), "{told:?}");
+    assert_eq!(explained(&hand, ids[0]).await, ["DEAD"]);
+    hand.discard(&ids[..1], None).await.expect("discard");
+    assert_eq!(explained(&hand, ids[1]).await, ["DUE"], "the lane goes on");
+}

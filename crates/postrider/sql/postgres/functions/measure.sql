@@ -1,0 +1,127 @@
+-- Samples: how every sink stands, written down every setting.sample_every, so that charts and `status` read a few rows
+-- instead of many attempts.
+
+-- Writes one row for each sink, with the attempts since the last sample, and deletes at most `batch_size` samples past
+-- setting.sample_retention. Any number of relays may call it: an advisory lock lets one in, and it does nothing unless the
+-- last sample is old enough. Returns whether it wrote.
+--   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
+--   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
+--   pause, begins setting.sample_reach before its end at most.
+-- Reads: the hot table once, and the attempts of the interval. Index: attempt_completed, in every partition: a message of
+-- last week may be tried now. Locks: none that others wait for. READ COMMITTED only.
+create or replace function :"schema".measure(batch_size integer default 1000)
+    returns boolean
+    language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_setting  setting;
+    v_last     timestamptz;
+    v_from     timestamptz;
+    v_at       timestamptz;
+begin
+    if measure.batch_size is null or measure.batch_size < 1 then
+        raise exception 'batch_size must be at least 1' using errcode = '22023';
+    end if;
+    perform refuse_stale_snapshot();
+    if not pg_try_advisory_xact_lock(hashtextextended('postrider/measure/' || schema_name(), 0)) then
+        return false;
+    end if;
+    select * into v_setting from setting;
+    v_last := (select max(s.at) from sample s);
+    v_at := clock_timestamp() - v_setting.sample_lag;
+    if v_last > v_at - (v_setting.sample_every - v_setting.sample_lag) then
+        return false;
+    end if;
+    v_from := greatest(v_last, v_at - v_setting.sample_reach);
+
+    insert into sample (at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds,
+                        dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
+                        last_success_at, last_error_at)
+    select v_at, extract(epoch from v_at - v_from), coalesce(q.sink, a.sink), coalesce(q.pending, 0),
+           coalesce(q.due, 0), coalesce(q.leased, 0), coalesce(q.expired, 0), coalesce(q.dead, 0),
+           coalesce(q.parked_lanes, 0), coalesce(q.oldest_due_age_seconds, 0), coalesce(a.dispatched, 0),
+           coalesce(a.retryable, 0), coalesce(a.failed, 0), coalesce(a.zombie_requeue, 0), a.latencies_ms[1],
+           a.latencies_ms[2], a.last_success_at, a.last_error_at
+    from sinks q
+    full join (
+        select t.sink,
+               count(*) filter (where t.state = 'DISPATCHED') as dispatched,
+               count(*) filter (where t.state = 'RETRYABLE') as retryable,
+               count(*) filter (where t.state = 'FAILED') as failed,
+               count(*) filter (where t.state = 'ZOMBIE_REQUEUE') as zombie_requeue,
+               max(t.completed_at) filter (where t.state = 'DISPATCHED') as last_success_at,
+               max(t.completed_at) filter (where t.state <> 'DISPATCHED') as last_error_at,
+               -- The milliseconds of a UUIDv7, taken out here: a call of message_id_time for each attempt would cost
+               -- ten times as much.
+               percentile_disc(array[0.5, 0.99]) within group (order by greatest(0,
+                   date_part('epoch', t.completed_at) * 1000
+                   - ('x' || translate(left(t.message_id::text, 13), '-', ''))::bit(48)::bigint
+               )) filter (where t.state = 'DISPATCHED') as latencies_ms
+        from attempt t
+        where t.completed_at >= v_from and t.completed_at < v_at
+        group by t.sink
+    ) a on a.sink = q.sink;
+
+    delete from sample s
+    where s.ctid = any (array(
+        select o.ctid from sample o
+        where o.at < v_at - v_setting.sample_retention
+        order by o.at
+        limit measure.batch_size));
+    return true;
+end
+$$;
+comment on function :"schema".measure(integer) is
+    'Writes down how every sink stands and what happened since the last time, if it is time. Returns whether it was.';
+
+-- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
+-- after the last sample. So it reaches back as far as the window, and the one interval that began before it. If nobody
+-- measures, the attempts of the window are read.
+-- Caller: the view `status`. Internal. Index: attempt_completed.
+create or replace function :"schema".recent_attempts()
+    returns table (
+        sink text, dispatched bigint, retryable bigint, failed bigint, zombie_requeue bigint,
+        last_success_at timestamptz, last_error_at timestamptz
+    )
+    language plpgsql stable security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_window   constant timestamptz := now() - (select s.status_window from setting s);
+    v_sampled  constant timestamptz := (select max(s.at) from sample s);
+    -- In a variable of its own: what is computed in the statement is not looked up in the index.
+    v_from     constant timestamptz := greatest(v_window, v_sampled);
+begin
+    return query
+    select p.sink, sum(p.dispatched)::bigint, sum(p.retryable)::bigint, sum(p.failed)::bigint,
+           sum(p.zombie_requeue)::bigint, max(p.last_success_at), max(p.last_error_at)
+    from (
+        select s.sink, s.dispatched, s.retryable, s.failed, s.zombie_requeue, s.last_success_at, s.last_error_at
+        from sample s
+        where s.at > v_window
+        union all
+        select a.sink,
+               count(*) filter (where a.state = 'DISPATCHED'),
+               count(*) filter (where a.state = 'RETRYABLE'),
+               count(*) filter (where a.state = 'FAILED'),
+               count(*) filter (where a.state = 'ZOMBIE_REQUEUE'),
+               max(a.completed_at) filter (where a.state = 'DISPATCHED'),
+               max(a.completed_at) filter (where a.state <> 'DISPATCHED')
+        from attempt a
+        where a.completed_at >= v_from
+        group by a.sink
+    ) p
+    group by p.sink
+    having sum(p.dispatched) + sum(p.retryable) + sum(p.failed) + sum(p.zombie_requeue) > 0;
+end
+$$;
+comment on function :"schema".recent_attempts() is 'Internal to status: attempts of the last minutes, by sink and outcome.';

@@ -1,0 +1,173 @@
+//! What is watched in PostgreSQL: each attempt is in one sample, what is old is forgotten, and history costs none of it
+//! anything. The store contract has what holds for every store.
+
+use postrider_testkit::Cluster;
+use tokio_postgres::Client;
+
+use crate::support::{claim, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, texts, try_sql};
+
+/// Messages delivered before anything is measured: more than a search looks at.
+const BASE: i32 = 30_000;
+/// And then ten times as many.
+const HISTORY: i32 = 300_000;
+
+/// Samples as often as somebody asks for one.
+const OFTEN: &str = "update outbox.setting set sample_every = '2 milliseconds', sample_lag = '1 millisecond'";
+
+/// Measures until it is time.
+async fn measure(client: &Client) {
+    while number(client, "select outbox.measure()::int").await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Each attempt is counted in one sample, whenever it was recorded, and by `status` as often.
+#[tokio::test]
+async fn each_attempt_is_in_one_sample() {
+    let (_database, client) = fresh().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    enqueue_plain(&client, 60).await;
+    let mut delivered = 0;
+    for round in 1..=12 {
+        let held = claim(&client, "w", round % 5 + 1).await;
+        delivered += i64::from(mark_delivered(&client, &held).await);
+        if round % 3 > 0 {
+            measure(&client).await;
+        }
+        assert_eq!(number(&client, "select recent_dispatched from outbox.status").await, delivered, "round {round}");
+    }
+    client.query("select pg_sleep(0.002)", &[]).await.unwrap();
+    measure(&client).await;
+    assert_eq!(number(&client, "select sum(dispatched) from outbox.samples").await, delivered);
+    let gaps = "select count(*) from (select at - seconds * interval '1 second' as from_at, lag(at) over (order by at) as to_at \
+                from outbox.samples) s where abs(extract(epoch from from_at - to_at)) > 0.0001";
+    assert_eq!(number(&client, gaps).await, 0, "an interval begins where the one before ended");
+}
+
+/// One measures; who comes meanwhile goes away at once, and an old snapshot is refused.
+#[tokio::test]
+async fn a_second_measurer_does_not_wait() {
+    let (database, client) = fresh().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    let other = database.connect().await;
+    client.batch_execute("begin; select outbox.measure()").await.unwrap();
+    assert_eq!(number(&other, "select outbox.measure()::int").await, 0);
+    client.batch_execute("commit").await.unwrap();
+    measure(&other).await;
+    assert_eq!(number(&client, "select count(distinct at) from outbox.samples").await, 2);
+    let stale = "begin isolation level repeatable read; select outbox.measure()";
+    assert_eq!(try_sql(&client, stale).await, "25001");
+}
+
+/// Samples and relays past their retention go, a bounded number at a time.
+#[tokio::test]
+async fn what_is_old_is_forgotten() {
+    let (_database, client) = fresh().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    let old = "insert into outbox.sample select now() - interval '25 hours' - i * interval '1 second', 1, 0, 0, 0, 0, 0, 0, 0, \
+               0, 0, 0, 0, null, null, null, null, 'default' from generate_series(1, 5) i; \
+               insert into outbox.relay select 'gone', now(), now() - interval '25 hours', '10 seconds', '1', '[]'";
+    client.batch_execute(old).await.unwrap();
+    for expected in [3 + 1, 1 + 2, 3] {
+        client.query("select pg_sleep(0.005)", &[]).await.unwrap();
+        client.query("select outbox.measure(batch_size => 2)", &[]).await.unwrap();
+        assert_eq!(number(&client, "select count(*) from outbox.samples").await, expected);
+    }
+    client.query("select outbox.report('here', '1', 10, '[{\"sink\": \"a\"}, 7]')", &[]).await.unwrap();
+    assert_eq!(texts(&client, "select worker_id from outbox.relays").await, ["here"]);
+    for wrong in
+        ["'', '1', 10, '[]'", "'w', null, 10, '[]'", "'w', '1', 0, '[]'", "'w', '1', 10, '{}'", "'w', '1', 10, null"]
+    {
+        assert_eq!(try_sql(&client, &format!("select outbox.report({wrong})")).await, "22023", "{wrong}");
+    }
+    for wrong in ["page_size => 0", "look_at => 0", "look_at => null", "state => 'gone'"] {
+        assert_eq!(try_sql(&client, &format!("select outbox.find_messages({wrong})")).await, "22023", "{wrong}");
+    }
+}
+
+/// The head's error is its last attempt's, in the view as in the library.
+#[tokio::test]
+async fn a_lane_shows_the_error_of_its_head() {
+    let (_database, client) = fresh().await;
+    enqueue(&client, "t", ", lane => 'a'").await;
+    let held = claim(&client, "w", 1).await;
+    complete(&client, "w", &held[0], "FAILED").await.unwrap();
+    let fail = "select outbox.complete(message_id, lease_token, 'w', 'FAILED', error_code => 'E2', error_message => 'no') \
+                from outbox.in_flight";
+    client.batch_execute("select outbox.redrive(all_dead => true)").await.unwrap();
+    claim(&client, "w", 1).await;
+    client.query(fail, &[]).await.unwrap();
+    let lane = "select concat_ws(' ', state, head_failed, head_error_code, head_error_message) from outbox.lanes";
+    assert_eq!(texts(&client, lane).await, ["parked t E2 no"]);
+}
+
+/// Pages that a statement touches, once it is planned.
+async fn pages(client: &Client, sql: &str) -> i64 {
+    let mut touched = 0;
+    for _ in 0..2 {
+        client.query("select pg_sleep(0.005)", &[]).await.unwrap();
+        let explain = format!("explain (analyze, buffers, format json) {sql}");
+        let plan: serde_json::Value = client.query_one(&explain, &[]).await.unwrap().get(0);
+        let top = &plan[0]["Plan"];
+        touched = top["Shared Hit Blocks"].as_i64().unwrap() + top["Shared Read Blocks"].as_i64().unwrap();
+    }
+    touched
+}
+
+/// Messages that were delivered yesterday, with ids that end `seconds` ago.
+async fn deliver(client: &Client, count: i32, seconds: i32) {
+    let sql = format!(
+        "with m as materialized (select i, encode(int8send((((date_part('epoch', now()) * 1000)::int8 - {seconds} * 1000 - i) << 16) \
+                | (7 << 12)) || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id from generate_series(1, {count}) i), \
+         w as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) \
+               select id, now(), 0, 'default', 't', '1' from m) \
+         insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+         select id, now(), now() - interval '1 day' - i * interval '1 millisecond', 1, 'DISPATCHED', 'default', 'w' from m"
+    );
+    client.batch_execute(&sql).await.unwrap();
+    // Also makes the summaries that autovacuum would have made.
+    client.batch_execute("vacuum (freeze, analyze) outbox.message, outbox.attempt").await.unwrap();
+}
+
+/// Proves P16: what a sample, the status, the lanes and a search read does not grow with history.
+#[tokio::test]
+async fn heavy_history_costs_measure_and_status_nothing() {
+    let cluster = Cluster::start_with(&[("autovacuum", "off"), ("synchronous_commit", "off")]).await;
+    let database = cluster.database().await;
+    let client = database.connect().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    deliver(&client, BASE, 60).await;
+    enqueue_plain(&client, 1000).await;
+    crate::support::enqueue_lanes(&client, 100, 10).await;
+    let held = claim(&client, "w", 100).await;
+    mark_delivered(&client, &held[..50]).await;
+    let statements = [
+        "select outbox.measure()",
+        "select * from outbox.status",
+        "select * from outbox.lanes order by depth desc limit 10",
+        "select * from outbox.find_messages()",
+        "select * from outbox.find_messages(topic => 'nothing')",
+        "select * from outbox.find_messages(namespace => 'nothing', sink => 'default')",
+        "select * from outbox.find_messages(sink => 'nothing')",
+        "select * from outbox.find_messages(state => 'delivered')",
+        "select * from outbox.find_messages(state => 'delivered', sink => 'nothing')",
+        "select * from outbox.find_messages(state => 'delivered', tenant_id => gen_random_uuid())",
+        "select * from outbox.find_messages(state => 'pending', topic => 'nothing')",
+        "select * from outbox.find_messages(state => 'leased', lane => 'nothing')",
+        "select * from outbox.find_messages(state => 'dead')",
+    ];
+    let mut before = Vec::new();
+    for sql in statements {
+        before.push(pages(&client, sql).await);
+    }
+    deliver(&client, HISTORY, 600).await;
+    let history = "select sum(relpages) from pg_class where relnamespace = 'outbox'::regnamespace \
+                   and relname ~ '^(message|attempt)_' and relkind = 'r'";
+    let history = number(&client, history).await;
+    assert!(history > 5000, "{history} pages of history are too few to be seen");
+    for (sql, before) in statements.iter().zip(before) {
+        let after = pages(&client, sql).await;
+        println!("{sql}: {before} pages before, {after} after, of {history}");
+        assert!(after - before < history / 50 + before / 10, "{sql}: {before} pages before, {after} after");
+    }
+}
