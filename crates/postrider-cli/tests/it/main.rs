@@ -4,6 +4,7 @@
 
 mod support;
 
+mod browser;
 mod config;
 mod databases;
 mod deliver;
