@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider::{
     Explanation, LaneFilter, LaneState, ListFilter, ListState, MAX_LOOKED_AT, Message, RelayReport, Route, Sample,
-    SinkChange, SinkReport, Store,
+    SinkChange, SinkReport,
 };
 use uuid::Uuid;
 
@@ -61,7 +61,8 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let rare = hand.put(message("rare").namespace("n")).await.message_id;
     for _ in 0..2 {
-        let many: Vec<Message> = (0..postrider::MAX_BATCH_MESSAGES.min(MAX_LOOKED_AT as usize)).map(|_| message("t")).collect();
+        let many: Vec<Message> =
+            (0..postrider::MAX_BATCH_MESSAGES.min(MAX_LOOKED_AT as usize)).map(|_| message("t")).collect();
         hand.put_all(&many).await;
     }
     for state in [None, Some(ListState::Pending)] {
@@ -106,12 +107,14 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
     hand.put(message("t").lane("later").delay(Duration::from_hours(1))).await;
     let all = LaneFilter { limit: 10, ..LaneFilter::default() };
     let lanes = hand.lanes(&all).await.expect("lanes");
-    let lines: Vec<_> = lanes
+    let shown: Vec<_> = lanes
         .iter()
-        .map(|lane| (lane.lane.as_str(), lane.state, lane.depth, lane.head_attempt_count, lane.head_error_code.as_deref()))
+        .map(|lane| {
+            (lane.lane.as_str(), lane.state, lane.depth, lane.head_attempt_count, lane.head_error_code.as_deref())
+        })
         .collect();
     assert_eq!(
-        lines,
+        shown,
         [
             ("parked", LaneState::Parked, 2, 1, Some("REFUSED")),
             ("failed", LaneState::Waiting, 3, 1, Some("BUSY")),
@@ -123,9 +126,9 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
     assert!(lanes[0].head_due_at.is_none() && lanes[1].head_due_at > Some(hand.now().await.expect("now")));
     assert_eq!((lanes[0].sink.as_str(), lanes[0].head_sequence_id), ("default", 1));
     assert_eq!(lanes[0].head_error_message.as_deref(), Some("no"));
-    let shown = hand.show(lanes[2].head_message_id).await.expect("show").expect("the head is there");
-    assert_eq!((shown.lane.as_deref(), shown.sequence_id), (Some("deep"), Some(1)));
-    let names = |filter: LaneFilter| async {
+    let head = hand.show(lanes[2].head_message_id).await.expect("show").expect("the head is there");
+    assert_eq!((head.lane.as_deref(), head.sequence_id), (Some("deep"), Some(1)));
+    let names = async |filter: LaneFilter| {
         let lanes = hand.lanes(&filter).await.expect("lanes");
         lanes.into_iter().map(|lane| lane.lane).collect::<Vec<_>>()
     };
@@ -207,7 +210,10 @@ pub async fn one_of_many_measures<F: Fixture>() {
     assert!(!times.is_empty());
     times.sort_unstable();
     // A machine that stood still between two calls may have made it time.
-    assert!(times.windows(2).all(|pair| pair[1].duration_since(pair[0]).expect("sorted") >= BETWEEN_SAMPLES), "{times:?}");
+    assert!(
+        times.windows(2).all(|pair| pair[1].duration_since(pair[0]).expect("sorted") >= BETWEEN_SAMPLES),
+        "{times:?}"
+    );
 }
 
 fn reported(worker_id: &str, sink: &str, every: Duration) -> RelayReport {
@@ -250,7 +256,7 @@ pub async fn relays_report_until_they_sign_off<F: Fixture>() {
     assert_eq!(relays.iter().map(|relay| relay.report.worker_id.as_str()).collect::<Vec<_>>(), ["hurried", "steady"]);
     assert_eq!((relays[1].silent, &relays[1].report), (false, &steady));
     assert!(began <= relays[1].started_at && relays[1].started_at == relays[1].reported_at);
-    hurried.sinks[0].breaker = "open".to_owned();
+    "open".clone_into(&mut hurried.sinks[0].breaker);
     hurried.sinks[0].open_for = Some(Duration::from_millis(1500));
     hurried.every = Duration::from_mins(10);
     other.report(&hurried).await.expect("report");
@@ -284,10 +290,10 @@ pub async fn a_message_is_explained<F: Fixture>() {
     until_silent(&hand, "r").await;
     assert_eq!(explained(&hand, id).await, ["RELAY_SILENT"]);
     let mut report = reported("r", "default", Duration::from_mins(10));
-    report.sinks[0].breaker = "open".to_owned();
+    "open".clone_into(&mut report.sinks[0].breaker);
     hand.report(&report).await.expect("report");
     assert_eq!(explained(&hand, id).await, ["BREAKER_OPEN"]);
-    report.sinks[0].breaker = "half_open".to_owned();
+    "half_open".clone_into(&mut report.sinks[0].breaker);
     hand.report(&report).await.expect("report");
     assert_eq!(explained(&hand, id).await, ["DUE"]);
     hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
@@ -315,7 +321,10 @@ pub async fn a_lane_is_explained<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.report(&reported("r", "default", Duration::from_mins(10))).await.expect("report");
     let ids = hand.put_lane("a", 2).await;
-    assert_eq!((explained(&hand, ids[0]).await, explained(&hand, ids[1]).await), (vec!["DUE"], vec!["BEHIND_LANE_HEAD"]));
+    assert_eq!(
+        (explained(&hand, ids[0]).await, explained(&hand, ids[1]).await),
+        (vec!["DUE"], vec!["BEHIND_LANE_HEAD"])
+    );
     hand.retry(&hand.take(1).await, Duration::ZERO).await;
     hand.fail(&hand.take(1).await).await;
     let told = hand.explain(ids[1]).await.expect("explain").expect("it is there").deliveries.remove(0);

@@ -5,16 +5,14 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::{Facts, LaneHead, explain};
-use crate::inspect::{
-    AttemptRecord, DeliveryRecord, MessageDetail, Reason, RelayRecord, RelayReport, SinkReport,
-};
+use crate::inspect::{AttemptRecord, DeliveryRecord, MessageDetail, Reason, RelayRecord, RelayReport, SinkReport};
 
 const OWN: Uuid = Uuid::from_u128(5);
 const HEAD: Uuid = Uuid::from_u128(3);
 
 /// 2026-11-16T07:00:00Z.
 fn now() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_794_812_400)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(498_559)
 }
 
 fn ahead(seconds: u64) -> SystemTime {
@@ -122,7 +120,7 @@ fn delivery(change: impl FnOnce(&mut DeliveryRecord)) -> Facts {
 
 fn leased_until(end: SystemTime) -> Facts {
     delivery(|delivery| {
-        delivery.state = "leased".to_owned();
+        "leased".clone_into(&mut delivery.state);
         delivery.attempt_no = 2;
         delivery.claimed_by = Some("one".to_owned());
         delivery.lease_expires_at = Some(end);
@@ -130,8 +128,12 @@ fn leased_until(end: SystemTime) -> Facts {
 }
 
 fn dead(lane: bool) -> Facts {
-    let mut facts = if lane { behind(|head| (head.message_id, head.sequence_id, head.due_at) = (OWN, 5, None)) } else { ordinary() };
-    facts.detail.deliveries[0].state = "dead".to_owned();
+    let mut facts = if lane {
+        behind(|head| (head.message_id, head.sequence_id, head.due_at) = (OWN, 5, None))
+    } else {
+        ordinary()
+    };
+    "dead".clone_into(&mut facts.detail.deliveries[0].state);
     facts.detail.deliveries[0].due_at = None;
     facts.detail.attempts = vec![attempt(1, "RETRYABLE"), attempt(2, "FAILED")];
     facts
@@ -163,7 +165,7 @@ fn served_by(relays: Vec<RelayRecord>) -> Facts {
 
 fn elsewhere() -> RelayRecord {
     let mut relay = relay("one", false, "closed");
-    relay.report.sinks[0].sink = "other".to_owned();
+    "other".clone_into(&mut relay.report.sinks[0].sink);
     relay
 }
 
@@ -189,16 +191,36 @@ fn facts_have_their_code_and_words() {
     let redrive = format!("`postrider dlq redrive {id} --sink web`");
     let redrive_head = format!("`postrider dlq redrive {head} --sink web`");
     let table: Vec<(Facts, &str, &str, &str)> = vec![
-        (ended("DISPATCHED"), "DELIVERED", "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"", ""),
+        (
+            ended("DISPATCHED"),
+            "DELIVERED",
+            "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"",
+            "",
+        ),
         (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
         (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
         (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip --sink web --lane 'a b'`"),
-        (leased_until(ahead(40)), "LEASED", "one holds it for attempt 2, for 40 s more, until 2026-11-16T07:00:40Z", ""),
+        (
+            leased_until(ahead(40)),
+            "LEASED",
+            "one holds it for attempt 2, for 40 s more, until 2026-11-16T07:00:40Z",
+            "",
+        ),
         (leased_until(ago(120)), "LEASE_EXPIRED", "ended 2 min ago, at 2026-11-16T06:58:00Z", "takes it over"),
         (delivery(|own| own.due_at = Some(ahead(250))), "NOT_DUE", "due in 4 min 10 s, at 2026-11-16T07:04:10Z", ""),
-        (retried(ahead(250)), "RETRY_LATER", "attempt 4 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s", ""),
+        (
+            retried(ahead(250)),
+            "RETRY_LATER",
+            "attempt 4 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s",
+            "",
+        ),
         (behind(|_| ()), "BEHIND_LANE_HEAD", "number 5 of lane \"a b\" waits for number 3", &head),
-        (behind(|head| head.due_at = Some(ahead(60))), "BEHIND_LANE_HEAD", "which is due in 1 min", "postrider explain"),
+        (
+            behind(|head| head.due_at = Some(ahead(60))),
+            "BEHIND_LANE_HEAD",
+            "which is due in 1 min",
+            "postrider explain",
+        ),
         (
             behind(|head| (head.claimed_by, head.lease_expires_at) = (Some("two".to_owned()), Some(ahead(9)))),
             "BEHIND_LANE_HEAD",
@@ -213,7 +235,12 @@ fn facts_have_their_code_and_words() {
             "every relay that delivers to it (one, two); the next try is in 25 s",
             "see to the destination",
         ),
-        (served_by(vec![elsewhere()]), "NO_RELAY", "no relay has reported that it delivers to sink \"web\"", "`postrider run`"),
+        (
+            served_by(vec![elsewhere()]),
+            "NO_RELAY",
+            "no relay has reported that it delivers to sink \"web\"",
+            "`postrider run`",
+        ),
         (
             served_by(vec![relay("one", true, "closed"), elsewhere()]),
             "RELAY_SILENT",
@@ -255,7 +282,7 @@ fn each_sink_has_its_reason() {
     let mut facts = paused(ordinary());
     facts.detail.attempts = vec![AttemptRecord { sink: "audit".to_owned(), ..attempt(1, "DISPATCHED") }];
     let mut waiting = facts.detail.deliveries[0].clone();
-    waiting.sink = "zoo".to_owned();
+    "zoo".clone_into(&mut waiting.sink);
     facts.detail.deliveries.push(waiting);
     let told: Vec<(String, &str)> =
         explain(&facts).deliveries.into_iter().map(|reason| (reason.sink, reason.code)).collect();
