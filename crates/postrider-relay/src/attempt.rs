@@ -31,7 +31,9 @@ pub(crate) enum Attempted {
 
 pub(crate) async fn attempt(shared: &Shared, outlet: &Outlet, batch: &mut [Held], hold: &Hold) -> Attempted {
     if let Some(propagate) = shared.propagate.as_deref() {
-        batch.iter_mut().for_each(|held| trace::begin(propagate, outlet, hold, held));
+        for held in &mut *batch {
+            trace::begin(propagate, outlet, held);
+        }
     }
     let messages: Vec<Arc<Claimed>> = batch.iter().map(|held| Arc::clone(&held.message)).collect();
     let count = messages.len();

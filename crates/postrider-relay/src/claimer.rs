@@ -133,7 +133,7 @@ impl Claimer {
         }
         self.quiet = 0;
         let full = claimed.len() >= asked_for as usize;
-        span.record("messages", claimed.len());
+        trace::claimed(&span, claimed.len());
         let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places, span);
         let (batch, suspect) = self.set_suspects_aside(batch).await;
         self.start(batch, &hold);

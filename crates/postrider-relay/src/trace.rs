@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tracing::{Span, debug_span, field};
 
-use crate::leases::{Held, Hold};
+use crate::leases::Held;
 use crate::outlet::Outlet;
 
 /// The target of the spans `claim` and `deliver`, and of nothing else: what a tracer's filter lets through. They are at
@@ -27,8 +27,14 @@ pub(crate) fn claim(outlet: &Outlet) -> Span {
     debug_span!(target: TARGET, parent: None, "claim", sink = outlet.name, messages = field::Empty)
 }
 
+/// The claim brought so many.
+pub(crate) fn claimed(span: &Span, messages: usize) {
+    // Signed, as numbers are in most tracers.
+    span.record("messages", i64::try_from(messages).unwrap_or(i64::MAX));
+}
+
 /// One message is handed to its sink.
-pub(crate) fn begin(propagate: &dyn Propagate, outlet: &Outlet, hold: &Hold, held: &mut Held) {
+pub(crate) fn begin(propagate: &dyn Propagate, outlet: &Outlet, held: &mut Held) {
     let message = Arc::make_mut(&mut held.message);
     let span = debug_span!(
         target: TARGET,
@@ -43,7 +49,7 @@ pub(crate) fn begin(propagate: &dyn Propagate, outlet: &Outlet, hold: &Hold, hel
         outcome = field::Empty,
         error_code = field::Empty,
     );
-    span.follows_from(&hold.span);
+    span.follows_from(&held.hold.span);
     propagate.propagate(&span, &mut message.headers);
     held.span = span;
 }
