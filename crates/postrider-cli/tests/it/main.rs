@@ -4,6 +4,7 @@
 
 mod support;
 
+mod admin;
 mod browser;
 mod config;
 mod databases;
