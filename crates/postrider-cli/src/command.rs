@@ -22,6 +22,7 @@ mod relays;
 mod replay;
 mod routes;
 mod run;
+mod serve;
 mod show;
 mod sinks;
 mod status;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Demo(demo::Args),
     Enqueue(Box<enqueue::Args>),
     Run(run::Args),
+    Serve(serve::Args),
     Drain(drain::Args),
     Check(check::Args),
     Config(config::Args),
@@ -69,6 +71,7 @@ pub(crate) enum Prepared {
     Demo(demo::Prepared),
     Enqueue(enqueue::Prepared),
     Run(run::Prepared),
+    Serve(serve::Prepared),
     Drain(drain::Prepared),
     Check(check::Prepared),
     Config(config::Prepared),
@@ -99,6 +102,7 @@ impl Command {
             Self::Demo(args) => Prepared::Demo(args.prepare()?),
             Self::Enqueue(args) => Prepared::Enqueue(args.prepare(global)?),
             Self::Run(args) => Prepared::Run(args.prepare(global)?),
+            Self::Serve(args) => Prepared::Serve(args.prepare(global)?),
             Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
             Self::Check(args) => Prepared::Check(args.prepare(global)?),
             Self::Config(args) => Prepared::Config(args.prepare(global)?),
@@ -128,7 +132,16 @@ impl Command {
 impl Prepared {
     /// Whether it does several things at once.
     pub(crate) fn wants_threads(&self) -> bool {
-        matches!(self, Self::Demo(_) | Self::Run(_) | Self::Drain(_) | Self::Check(_) | Self::Receive(_) | Self::Top(_))
+        matches!(
+            self,
+            Self::Demo(_)
+                | Self::Run(_)
+                | Self::Serve(_)
+                | Self::Drain(_)
+                | Self::Check(_)
+                | Self::Receive(_)
+                | Self::Top(_)
+        )
     }
 
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
@@ -136,6 +149,7 @@ impl Prepared {
             Self::Demo(command) => command.run(output).await,
             Self::Enqueue(command) => command.run(output).await,
             Self::Run(command) => command.run().await,
+            Self::Serve(command) => command.run().await,
             Self::Drain(command) => command.run(output.json).await,
             Self::Check(command) => command.run(output).await,
             Self::Config(command) => command.run(output),

@@ -1,6 +1,7 @@
 //! The `postrider` command, in two phases: read the arguments and do everything that can fail without the database,
 //! then run. Only this file prints a failure and starts the runtime.
 
+mod admin;
 mod command;
 mod config;
 mod exit_code;

@@ -41,7 +41,6 @@ pub(crate) fn record() -> Result<()> {
 }
 
 /// Everything recorded until now, in Prometheus' text format; nothing if nothing is recorded in this process.
-#[expect(dead_code, reason = "the admin API serves it at /metrics")]
 pub(crate) fn render() -> String {
     RECORDED.get().map(PrometheusHandle::render).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! Read-only questions about an outbox: how it stands, which messages are where, the whole story of one. Asked by the
 //! command line and the relay's gauges, answered by each store under `store/`. Nothing here writes.
 
+mod entry;
 mod lane;
 mod watched;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+pub use self::entry::Entry;
 pub use self::lane::{LaneFilter, LaneState, LaneStatus};
 pub use self::watched::{Explanation, Reason, RelayRecord, RelayReport, Sample, SinkReport};
 use crate::error::Error;
@@ -32,6 +34,10 @@ pub trait Inspect: Send + Sync {
 
     /// One message with its deliveries and attempts; `None` if it is not in the store.
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error>;
+
+    /// These messages in the order given, without their content: each delivery that has not ended well, or one line for
+    /// a message that was delivered everywhere. What is not in the store is left out.
+    async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error>;
 
     /// Which new messages go where, in the order of namespace, topic and sink. What no route takes goes to the sink
     /// `default`.

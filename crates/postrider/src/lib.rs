@@ -49,9 +49,9 @@ pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT, MAX_PAGE, MessageDetail,
-    MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
+    Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT, MAX_PAGE,
+    MessageDetail, MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,

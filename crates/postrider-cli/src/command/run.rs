@@ -1,6 +1,7 @@
 //! `postrider run`: delivers until a signal asks it to stop, to the sinks of a configuration file or, without one, to
 //! stdout, one line of JSON each. Everything else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_relay::RelayOptions;
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::deliver::{self, Delivery, DeliveryOptions, Plan};
+use crate::admin::{self, Served};
 use crate::config::{AdminConfig, Listen, friendly};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
@@ -65,7 +67,6 @@ pub(crate) struct Args {
 pub(crate) struct Prepared {
     databases: Vec<Database>,
     plan: Plan,
-    #[expect(dead_code, reason = "the admin API is started with it")]
     admin: AdminConfig,
     notes: Vec<String>,
     logs: Logs,
@@ -90,23 +91,31 @@ impl Args {
         let logs = Logs::prepare(&config.log, "info")?;
         let plan = Plan::of(&config, &layers, self.delivery.sinks())?;
         let databases = global.databases(&layers)?;
-        Ok(Prepared { databases, plan, admin: config.admin(&layers)?, notes: layers.notes, logs })
+        let admin = config.admin(&layers)?;
+        admin::check(&admin)?;
+        Ok(Prepared { databases, plan, admin, notes: layers.notes, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { databases, plan, notes, logs, .. } = self;
+        let Self { databases, plan, admin, notes, logs } = self;
         telemetry::record()?;
         traces::start()?;
         let made = plan.make()?;
-        let mut relays = Vec::new();
+        let (mut relays, mut served) = (Vec::new(), Vec::new());
         let several = databases.len() > 1;
         // One that cannot be opened is told at once: later it is waited for.
         for Database { name, address } in databases {
             let about = |failure: Failure| if several { failure.of_database(&name) } else { failure };
             let opened = address.open(Missing::Create).await.map_err(about)?;
             let delivery = plan.relay(&name, &opened, &made).await.map_err(about)?;
+            served.push(Served {
+                name: name.clone(),
+                store: Arc::clone(&opened.store),
+                place: opened.place.clone(),
+                relay: None,
+            });
             relays.push(Running { name: several.then_some(name), opened, delivery });
         }
         logs.start();
@@ -121,7 +130,11 @@ impl Prepared {
         if let Some(closed) = made.closed {
             stop_without_reader(closed, shutdown.clone());
         }
+        let serving = admin::bind(admin).await?.map(|bound| bound.serve(served, shutdown.clone()));
         let ended = deliver_all(relays, shutdown).await;
+        if let Some(serving) = serving {
+            serving.close().await;
+        }
         traces::finish().await;
         ended
     }

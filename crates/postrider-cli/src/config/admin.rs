@@ -84,7 +84,6 @@ pub(crate) enum Role {
 
 /// What the admin API is to be, with every secret read.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "the admin API reads it")]
 pub(crate) struct AdminConfig {
     /// Where to listen; `None`: nowhere.
     pub(crate) listen: Option<SocketAddr>,

@@ -3,6 +3,7 @@
 
 mod connect;
 mod dead;
+mod entries;
 mod inspect;
 mod listen;
 mod operate;

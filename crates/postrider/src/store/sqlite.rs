@@ -6,6 +6,7 @@ mod bury;
 mod claim;
 mod complete;
 mod dead;
+mod entries;
 pub(crate) mod input;
 mod inspect;
 mod listen;

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::{PostgresStore, dead, search, watch};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
+    Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
 };
 use crate::store::{OnDead, Route};
 
@@ -70,6 +70,10 @@ impl Inspect for PostgresStore {
             deliveries: deliveries.iter().map(delivery_record).collect::<Result<_, _>>()?,
             attempts: attempts.iter().map(attempt_record).collect::<Result<_, _>>()?,
         }))
+    }
+
+    async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
+        super::entries::entries(self, message_ids).await
     }
 
     async fn routes(&self) -> Result<Vec<Route>, Error> {

@@ -13,8 +13,8 @@ use super::statement::{all, first, sql, time};
 use super::{SqliteStore, dead, search, watch};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Explanation, Inspect,
-    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
+    Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
 };
 use crate::store::{OnDead, Route};
 
@@ -35,6 +35,11 @@ impl Inspect for SqliteStore {
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
         self.reader.run(move |session| session.read(|tx, _| show(tx, message_id))).await
+    }
+
+    async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
+        let message_ids = message_ids.to_vec();
+        self.reader.run(move |session| session.read(|tx, _| super::entries::entries(tx, &message_ids))).await
     }
 
     async fn routes(&self) -> Result<Vec<Route>, Error> {

@@ -1,0 +1,123 @@
+//! The admin API and the web page: an HTTP server beside the relay (`postrider run`) or alone (`postrider serve`). This
+//! file takes the address, serves, and ends in good order; what is answered stands in the files beside it. It delivers
+//! nothing, and a fault of it never stops a delivery.
+
+mod access;
+mod assets;
+mod audit;
+mod dead_letters;
+mod error;
+mod guard;
+mod health;
+mod input;
+mod lanes;
+mod messages;
+mod openapi;
+mod orders;
+mod overview;
+mod replay;
+mod sinks;
+mod state;
+mod sync;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::access::Access;
+use self::state::Admin;
+use crate::config::admin::AdminConfig;
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, Result};
+use crate::humane;
+
+pub(crate) use self::state::Served;
+
+/// How long requests that are on their way may take once all else has ended.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+/// Whether it may be served like this: other machines only with a token. Before anything is opened.
+pub(crate) fn check(config: &AdminConfig) -> Result<()> {
+    match config.listen {
+        Some(listen) if !listen.ip().is_loopback() && config.tokens.is_empty() => Err(Failure::usage(format!(
+            "{listen} can be reached from other machines, and the admin API has no token"
+        ))
+        .hint(
+            "set POSTRIDER_ADMIN_TOKEN, or listen on 127.0.0.1 behind a proxy that asks who calls, or --listen none",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the address. `None`: it is to listen nowhere, or the address nobody asked for is taken.
+pub(crate) async fn bind(config: AdminConfig) -> Result<Option<Bound>> {
+    let Some(listen) = config.listen else { return Ok(None) };
+    match TcpListener::bind(listen).await {
+        Ok(listener) => {
+            let address = listener.local_addr().unwrap_or(listen);
+            Ok(Some(Bound { listener, address, config }))
+        }
+        Err(error) if config.explicit => {
+            Err(Failure::new(ExitCode::Failure, format!("cannot listen on {listen}: {error}"))
+                .hint("is another program there? Give another address with --listen, or --listen none"))
+        }
+        Err(error) => {
+            warn!("no admin API: cannot listen on {listen}: {error}; give another address with --listen");
+            Ok(None)
+        }
+    }
+}
+
+/// An address that was taken.
+pub(crate) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    config: AdminConfig,
+}
+
+/// A server that runs.
+pub(crate) struct Serving {
+    task: JoinHandle<()>,
+    close: CancellationToken,
+}
+
+impl Bound {
+    /// Serves these databases until it is closed; from `stopping` on it says that it is not ready.
+    pub(crate) fn serve(self, databases: Vec<Served>, stopping: CancellationToken) -> Serving {
+        let Self { listener, address, config } = self;
+        let access = Access::new(config, address);
+        info!(
+            operators = if access.enabled { "on" } else { "off" },
+            "the admin API and the page are at http://{address}"
+        );
+        let room = Semaphore::new(state::MAX_REQUESTS);
+        let router = openapi::router(Arc::new(Admin { databases, access, stopping, room }));
+        let close = CancellationToken::new();
+        let asked = close.clone();
+        let task = tokio::spawn(async move {
+            let service = router.into_make_service_with_connect_info::<SocketAddr>();
+            let serving = axum::serve(listener, service).with_graceful_shutdown(async move { asked.cancelled().await });
+            if let Err(error) = serving.await {
+                warn!("the admin API has ended: {error}");
+            }
+        });
+        Serving { task, close }
+    }
+}
+
+impl Serving {
+    /// No new requests; those on their way finish.
+    pub(crate) async fn close(self) {
+        self.close.cancel();
+        if timeout(CLOSE_GRACE, self.task).await.is_err() {
+            warn!("requests to the admin API did not end in {}", humane::span(CLOSE_GRACE));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads what a request says: parameters, a body, an id in the path. What is unknown, wrong or too much is refused with
+//! its name before the store is asked; the endpoints see typed values alone.
+
+use std::time::{Duration, SystemTime};
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use jiff::Timestamp;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::time::timeout;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::error::ApiError;
+use crate::humane;
+
+/// The largest body.
+pub(super) const MAX_BODY_BYTES: usize = 1024 * 1024;
+/// How long a body may take to arrive.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lines of an answer, unless something else was asked for.
+const DEFAULT_LIMIT: u32 = 100;
+/// Lines of an answer, at most.
+pub(super) const MAX_LIMIT: u32 = 1_000;
+
+/// The parameters behind the question mark.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|rejection| {
+            let words = rejection.body_text();
+            let words = words.strip_prefix("Failed to deserialize query string: ").unwrap_or(&words);
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "INVALID_PARAMETER",
+                format!("the parameters cannot be used: {words}"),
+            )
+            .hint("see /api/openapi.json for what may be asked")
+        })?;
+        Ok(Self(asked))
+    }
+}
+
+/// A body of JSON.
+pub(super) struct Sent<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let body = match timeout(READ_TIMEOUT, Bytes::from_request(request, state)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                let words = format!("the body is larger than {}", humane::size(MAX_BODY_BYTES));
+                return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", words));
+            }
+            Ok(Err(rejection)) => {
+                let words = format!("the body cannot be read: {}", rejection.body_text());
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, "UNREADABLE_BODY", words));
+            }
+            Err(_) => {
+                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the body did not come in time"));
+            }
+        };
+        if body.is_empty() {
+            return Err(ApiError::invalid("there is no body: send JSON"));
+        }
+        serde_json::from_slice(&body).map(Self).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => ApiError::invalid(format!("the body cannot be used: {error}")),
+            _ => ApiError::new(StatusCode::BAD_REQUEST, "INVALID_JSON", format!("the body is not JSON: {error}")),
+        })
+    }
+}
+
+/// An id as it stands in the path.
+pub(super) fn id(text: &str) -> Result<Uuid, ApiError> {
+    text.parse().map_err(|_| {
+        ApiError::invalid("the id in the path is not a UUID").hint("such as 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41")
+    })
+}
+
+/// How many lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit(pub(super) u32);
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(DEFAULT_LIMIT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer) {
+            Ok(limit @ 1..=MAX_LIMIT) => Ok(Self(limit)),
+            _ => Err(D::Error::custom(format_args!("expected a whole number from 1 to {MAX_LIMIT}"))),
+        }
+    }
+}
+
+/// A moment: RFC 3339, UTC.
+#[derive(Clone, Copy, Debug, ToSchema)]
+#[schema(value_type = String, format = DateTime, example = "2027-01-31T08:00:00.000000Z")]
+pub(super) struct Time(pub(super) SystemTime);
+
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Self {
+        Self(time)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&humane::rfc3339(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wrong = || D::Error::custom("expected an RFC 3339 time such as 2027-01-31T08:00:00Z");
+        let text = String::deserialize(deserializer).map_err(|_| wrong())?;
+        let time: Timestamp = text.parse().map_err(|_| wrong())?;
+        Ok(Self(time.into()))
+    }
+}

@@ -1,0 +1,247 @@
+//! Sinks as the store and the relays see them together, the relays themselves, and the routes; and the orders to pause and
+//! to resume a sink. `overview.rs` shows the same sinks beside everything else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use postrider::{Order, RelayRecord, Route, SinkReport, SinkStatus};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::access::Caller;
+use super::error::{Answer, ApiError};
+use super::input::{Asked, Time};
+use super::state::{Admin, Served, in_time};
+use super::sync::AnyQuery;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct SinksDocument {
+    items: Vec<SinkItem>,
+}
+
+/// How one sink stands.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SinkItem {
+    sink: String,
+    paused: bool,
+    /// What a dead lane head does: `park` or `skip`.
+    on_dead: String,
+    pending: i64,
+    due: i64,
+    leased: i64,
+    expired: i64,
+    dead: i64,
+    parked_lanes: i64,
+    oldest_due_age_seconds: f64,
+    recent: AttemptCounts,
+    last_success_at: Option<Time>,
+    last_error_at: Option<Time>,
+    /// What it is, as its relays say: `http`, `kafka`; null if none delivers to it.
+    kind: Option<String>,
+    /// The worst of its relays': `closed`, `half_open` or `open`; null if none delivers to it.
+    breaker: Option<String>,
+    /// Messages that its relays hold.
+    held: u64,
+    /// Most messages a second, if a relay has a limit.
+    rate: Option<u32>,
+}
+
+/// Attempts, by outcome.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AttemptCounts {
+    dispatched: i64,
+    retryable: i64,
+    failed: i64,
+    zombie_requeue: i64,
+}
+
+impl From<[i64; 4]> for AttemptCounts {
+    fn from([dispatched, retryable, failed, zombie_requeue]: [i64; 4]) -> Self {
+        Self { dispatched, retryable, failed, zombie_requeue }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct RelaysDocument {
+    items: Vec<RelayItem>,
+}
+
+/// A relay as it last reported.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RelayItem {
+    worker_id: String,
+    version: String,
+    started_at: Time,
+    reported_at: Time,
+    /// How often it reports.
+    every_seconds: f64,
+    /// Whether it is late with its next report.
+    silent: bool,
+    sinks: Vec<RelaySinkItem>,
+}
+
+/// What a relay says about one of its sinks.
+#[derive(Serialize, ToSchema)]
+struct RelaySinkItem {
+    sink: String,
+    kind: String,
+    breaker: String,
+    /// For how much longer it is left alone.
+    open_for_seconds: Option<f64>,
+    held: u64,
+    rate: Option<u32>,
+}
+
+impl From<RelayRecord> for RelayItem {
+    fn from(relay: RelayRecord) -> Self {
+        let sink = |sink: SinkReport| RelaySinkItem {
+            sink: sink.sink,
+            kind: sink.kind,
+            breaker: sink.breaker,
+            open_for_seconds: sink.open_for.map(|left| left.as_secs_f64()),
+            held: sink.held,
+            rate: sink.rate,
+        };
+        Self {
+            worker_id: relay.report.worker_id,
+            version: relay.report.version,
+            started_at: Time(relay.started_at),
+            reported_at: Time(relay.reported_at),
+            every_seconds: relay.report.every.as_secs_f64(),
+            silent: relay.silent,
+            sinks: relay.report.sinks.into_iter().map(sink).collect(),
+        }
+    }
+}
+
+/// What the store knows of each sink, with what the relays that are heard of say about it.
+pub(super) fn joined(sinks: Vec<SinkStatus>, relays: &[RelayRecord]) -> Vec<SinkItem> {
+    let mut told: BTreeMap<&str, Vec<&SinkReport>> = BTreeMap::new();
+    for report in relays.iter().filter(|relay| !relay.silent).flat_map(|relay| &relay.report.sinks) {
+        told.entry(&report.sink).or_default().push(report);
+    }
+    let item = |status: SinkStatus| {
+        let reports = told.get(status.sink.as_str()).map(Vec::as_slice).unwrap_or_default();
+        SinkItem {
+            paused: status.paused,
+            on_dead: status.on_dead.as_str().to_owned(),
+            pending: status.pending,
+            due: status.due,
+            leased: status.leased,
+            expired: status.expired,
+            dead: status.dead,
+            parked_lanes: status.parked_lanes,
+            oldest_due_age_seconds: status.oldest_due_age_seconds,
+            recent: status.recent.into(),
+            last_success_at: status.last_success_at.map(Time),
+            last_error_at: status.last_error_at.map(Time),
+            kind: reports.first().map(|report| report.kind.clone()),
+            breaker: reports.iter().max_by_key(|report| severity(&report.breaker)).map(|report| report.breaker.clone()),
+            held: reports.iter().map(|report| report.held).sum(),
+            rate: reports.iter().find_map(|report| report.rate),
+            sink: status.sink,
+        }
+    };
+    sinks.into_iter().map(item).collect()
+}
+
+fn severity(breaker: &str) -> u8 {
+    match breaker {
+        "open" => 2,
+        "half_open" => 1,
+        _ => 0,
+    }
+}
+
+/// How each sink stands
+#[utoipa::path(get, path = "/api/v1/sinks", tag = "sinks", params(AnyQuery),
+    responses((status = 200, body = SinksDocument)))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<SinksDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let relays = in_time(database.store.relays()).await?;
+    let sinks = in_time(database.store.status()).await?;
+    Ok(Json(SinksDocument { items: joined(sinks, &relays) }))
+}
+
+/// The relays that reported lately
+#[utoipa::path(get, path = "/api/v1/relays", tag = "sinks", params(AnyQuery),
+    responses((status = 200, body = RelaysDocument)))]
+pub(super) async fn relays(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RelaysDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let relays = in_time(database.store.relays()).await?;
+    Ok(Json(RelaysDocument { items: relays.into_iter().map(RelayItem::from).collect() }))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct RoutesDocument {
+    items: Vec<RouteItem>,
+}
+
+/// Which new messages go to a sink; in the patterns `*` stands for any characters.
+#[derive(Serialize, ToSchema)]
+struct RouteItem {
+    namespace: String,
+    topic: String,
+    sink: String,
+}
+
+/// Which new messages go where
+#[utoipa::path(get, path = "/api/v1/routes", tag = "sinks", params(AnyQuery),
+    responses((status = 200, body = RoutesDocument)))]
+pub(super) async fn routes(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RoutesDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let routes = in_time(database.store.routes()).await?;
+    let item = |Route { sink, topic, namespace }| RouteItem { namespace, topic, sink };
+    Ok(Json(RoutesDocument { items: routes.into_iter().map(item).collect() }))
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct PausedDocument {
+    sink: String,
+    paused: bool,
+}
+
+/// A sink's messages wait
+#[utoipa::path(post, path = "/api/v1/sinks/{sink}/pause", tag = "sinks",
+    params(("sink" = String, Path, description = "The sink."), AnyQuery),
+    responses((status = 200, body = PausedDocument)))]
+pub(super) async fn pause(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Path(sink): Path<String>,
+    Asked(query): Asked<AnyQuery>,
+) -> Answer<PausedDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    known(database, &sink).await?;
+    database.operate(&caller.actor(), &Order::Pause { sink: sink.clone() }).await?;
+    Ok(Json(PausedDocument { sink, paused: true }))
+}
+
+/// A sink's messages go on
+#[utoipa::path(post, path = "/api/v1/sinks/{sink}/resume", tag = "sinks",
+    params(("sink" = String, Path, description = "The sink."), AnyQuery),
+    responses((status = 200, body = PausedDocument)))]
+pub(super) async fn resume(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Path(sink): Path<String>,
+    Asked(query): Asked<AnyQuery>,
+) -> Answer<PausedDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    known(database, &sink).await?;
+    database.operate(&caller.actor(), &Order::Resume { sink: sink.clone() }).await?;
+    Ok(Json(PausedDocument { sink, paused: false }))
+}
+
+/// A name that is mistyped pauses nothing, and nobody would notice.
+async fn known(database: &Served, sink: &str) -> Result<(), ApiError> {
+    let sinks = in_time(database.store.status()).await?;
+    let relays = in_time(database.store.relays()).await?;
+    let told = relays.iter().flat_map(|relay| &relay.report.sinks).map(|report| report.sink.as_str());
+    if sinks.iter().map(|status| status.sink.as_str()).chain(told).any(|name| name == sink) {
+        return Ok(());
+    }
+    Err(ApiError::not_found("there is no sink of that name").hint("GET /api/v1/sinks lists them"))
+}

@@ -1,0 +1,78 @@
+//! What every request can ask: the databases by name, their relays if this process has any, who may come in. Made once by
+//! `run` and `serve`, shared by all requests, changed by none.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::{Done, Error, Order, Store};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Access;
+use super::error::ApiError;
+use crate::humane;
+
+/// Requests that are being answered at once; the next is asked to come again.
+pub(super) const MAX_REQUESTS: usize = 64;
+/// How long the store may take for one question.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Wakes a relay.
+pub(crate) trait Trigger: Send + Sync {
+    /// Has it look at once for what is due.
+    fn wake(&self);
+}
+
+/// One outbox that is served.
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) store: Arc<dyn Store>,
+    /// What to call it; without a password.
+    pub(crate) place: String,
+    /// This process's relay on it, if there is one.
+    pub(crate) relay: Option<Arc<dyn Trigger>>,
+}
+
+/// All that requests share.
+pub(super) struct Admin {
+    /// At least one; the first is asked when none is named.
+    pub(super) databases: Vec<Served>,
+    pub(super) access: Access,
+    /// Fires when the process was asked to stop.
+    pub(super) stopping: CancellationToken,
+    pub(super) room: Semaphore,
+}
+
+impl Admin {
+    /// The database that a request names, or the first.
+    pub(super) fn database(&self, name: Option<&str>) -> Result<&Served, ApiError> {
+        let found = match name {
+            None => self.databases.first(),
+            Some(name) => self.databases.iter().find(|database| database.name == name),
+        };
+        found.ok_or_else(|| {
+            let known = self.databases.iter().map(|database| database.name.as_str()).collect::<Vec<_>>().join(", ");
+            ApiError::not_found("there is no database of that name").hint(format!("there are: {known}"))
+        })
+    }
+}
+
+impl Served {
+    /// Carries an order out, in this name.
+    pub(super) async fn operate(&self, actor: &str, order: &Order) -> Result<Done, ApiError> {
+        in_time(self.store.operate(actor, order)).await
+    }
+}
+
+/// What the store answers, if it does so in time.
+pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+    match timeout(STORE_TIMEOUT, question).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => {
+            let words = format!("the database took longer than {}", humane::span(STORE_TIMEOUT));
+            Err(ApiError::unavailable(words))
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The endpoints that edge sites know, with their names and their JSON: how the outbox stands, its lines, a push to the
+//! relay, and for operators the dead letters and what to do about them. What they say in their words is asked of the
+//! store in ours.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use postrider::{DeadFilter, Entry, ListFilter, ListState, MAX_ORDER, Order, SinkStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::access::Caller;
+use super::error::{Answer, ApiError};
+use super::input::{Asked, Limit, Sent, Time};
+use super::orders::{self, Act};
+use super::state::{Admin, Served, in_time};
+
+/// The longest age that can be asked about: ten years.
+const MAX_AGE_SECONDS: u64 = 10 * 366 * 86_400;
+
+/// Nothing but which database.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AnyQuery {
+    /// Which database; the first if it is left out.
+    pub(super) database: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct StateDocument {
+    pending_count: i64,
+    claimed_count: i64,
+    dlq_count: i64,
+    /// How long the oldest due delivery has been due; 0 if nothing is due.
+    oldest_pending_age_seconds: u64,
+    last_success_at: Option<Time>,
+    last_error_at: Option<Time>,
+}
+
+/// How the outbox stands, over all sinks
+#[utoipa::path(get, path = "/api/v1/sync/state", tag = "sync", params(AnyQuery),
+    responses((status = 200, body = StateDocument)))]
+pub(super) async fn state(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<StateDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let sinks = in_time(database.store.status()).await?;
+    let latest = |time: fn(&SinkStatus) -> Option<SystemTime>| sinks.iter().filter_map(time).max().map(Time);
+    let oldest = sinks.iter().map(|sink| sink.oldest_due_age_seconds).fold(0.0, f64::max);
+    Ok(Json(StateDocument {
+        pending_count: sinks.iter().map(|sink| sink.pending).sum(),
+        claimed_count: sinks.iter().map(|sink| sink.leased).sum(),
+        dlq_count: sinks.iter().map(|sink| sink.dead).sum(),
+        oldest_pending_age_seconds: Duration::try_from_secs_f64(oldest).unwrap_or_default().as_secs(),
+        last_success_at: latest(|sink| sink.last_success_at),
+        last_error_at: latest(|sink| sink.last_error_at),
+    }))
+}
+
+/// The states of a line, in an edge site's words.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EdgeStatus {
+    #[default]
+    Pending,
+    Claimed,
+    /// The same as claimed: what is claimed is being sent.
+    Sending,
+    Acked,
+    Dlq,
+}
+
+impl EdgeStatus {
+    fn state(self) -> ListState {
+        match self {
+            Self::Pending => ListState::Pending,
+            Self::Claimed | Self::Sending => ListState::Leased,
+            Self::Acked => ListState::Delivered,
+            Self::Dlq => ListState::Dead,
+        }
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OutboxQuery {
+    /// Which database; the first if it is left out.
+    database: Option<String>,
+    /// In this state.
+    #[serde(default)]
+    #[param(inline, required = false, default = "pending")]
+    status: EdgeStatus,
+    /// At most this many.
+    #[serde(default)]
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
+    limit: Limit,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct OutboxDocument {
+    items: Vec<OutboxItem>,
+}
+
+/// A line of the outbox.
+#[derive(Serialize, ToSchema)]
+struct OutboxItem {
+    id: Uuid,
+    tenant_id: Option<Uuid>,
+    event_type: String,
+    status: EdgeStatus,
+    priority: i32,
+    occurred_at: Time,
+    next_attempt_at: Option<Time>,
+    claimed_by: Option<String>,
+    claimed_at: Option<Time>,
+    lease_expires_at: Option<Time>,
+    attempt_count: i32,
+    last_attempt_at: Option<Time>,
+    last_error_code: Option<String>,
+    last_error_message: Option<String>,
+    failed_at: Option<Time>,
+    dlq_reason: Option<String>,
+    payload_size_bytes: i64,
+    /// Where it goes; null if it was delivered everywhere.
+    sink: Option<String>,
+}
+
+/// Lines of the outbox in one state, newest first
+#[utoipa::path(get, path = "/api/v1/sync/outbox", tag = "sync", params(OutboxQuery),
+    responses((status = 200, body = OutboxDocument)))]
+pub(super) async fn outbox(
+    State(admin): State<Arc<Admin>>,
+    Asked(query): Asked<OutboxQuery>,
+) -> Answer<OutboxDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    lines(database, query.status, query.limit).await
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DlqQuery {
+    /// Which database; the first if it is left out.
+    database: Option<String>,
+    /// At most this many.
+    #[serde(default)]
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
+    limit: Limit,
+}
+
+/// Dead letters, newest first
+#[utoipa::path(get, path = "/api/v1/sync/dlq", tag = "sync", params(DlqQuery),
+    responses((status = 200, body = OutboxDocument)))]
+pub(super) async fn dlq(State(admin): State<Arc<Admin>>, Asked(query): Asked<DlqQuery>) -> Answer<OutboxDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    lines(database, EdgeStatus::Dlq, query.limit).await
+}
+
+async fn lines(database: &Served, status: EdgeStatus, Limit(limit): Limit) -> Answer<OutboxDocument> {
+    let filter = ListFilter { state: Some(status.state()), limit, ..ListFilter::default() };
+    let page = in_time(database.store.list(&filter)).await?;
+    let mut ids: Vec<Uuid> = page.items.iter().map(|line| line.message_id).collect();
+    ids.dedup();
+    let entries = in_time(database.store.entries(&ids)).await?;
+    // A line may have gone on between the two questions; a message may have other lines that were not asked for.
+    let asked = entries.into_iter().filter(|entry| entry.state == status.state().as_str());
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    Ok(Json(OutboxDocument { items: asked.take(most).map(|entry| item(entry, status)).collect() }))
+}
+
+fn item(entry: Entry, status: EdgeStatus) -> OutboxItem {
+    OutboxItem {
+        id: entry.message_id,
+        tenant_id: entry.tenant_id,
+        event_type: entry.topic,
+        status,
+        priority: entry.priority,
+        occurred_at: Time(entry.occurred_at),
+        next_attempt_at: entry.due_at.map(Time),
+        claimed_by: entry.claimed_by,
+        claimed_at: entry.claimed_at.map(Time),
+        lease_expires_at: entry.lease_expires_at.map(Time),
+        attempt_count: entry.attempt_count,
+        last_attempt_at: entry.last_attempt_at.map(Time),
+        last_error_code: entry.error_code,
+        last_error_message: entry.error_message,
+        failed_at: entry.died_at.map(Time),
+        dlq_reason: entry.reason,
+        payload_size_bytes: entry.payload_size_bytes,
+        sink: entry.sink,
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TriggerDocument {
+    triggered: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// Have this process's relay look at once for what is due
+#[utoipa::path(post, path = "/api/v1/sync/trigger", tag = "sync", params(AnyQuery),
+    responses((status = 200, body = TriggerDocument)))]
+pub(super) async fn trigger(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<TriggerDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let reason = match &database.relay {
+        None => Some("this process delivers nothing: it only serves the API"),
+        Some(_) if admin.stopping.is_cancelled() => Some("stopping"),
+        Some(relay) => {
+            relay.wake();
+            None
+        }
+    };
+    Ok(Json(TriggerDocument { triggered: reason.is_none(), reason }))
+}
+
+/// Either of the two.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedriveBody {
+    /// These messages.
+    #[schema(max_items = 10_000)]
+    ids: Option<Vec<Uuid>>,
+    /// Every dead letter.
+    #[serde(rename = "allDlq", default)]
+    all_dlq: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct RedriveDocument {
+    redriven: u64,
+    /// Dead letters that are left because one request does not take more.
+    remaining: u64,
+}
+
+/// Dead letters become pending again, with a new attempt budget
+#[utoipa::path(post, path = "/api/v1/sync/redrive", tag = "sync", params(AnyQuery), request_body = RedriveBody,
+    responses((status = 200, body = RedriveDocument)))]
+pub(super) async fn redrive(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<AnyQuery>,
+    Sent(body): Sent<RedriveBody>,
+) -> Answer<RedriveDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    let message_ids = match (body.ids, body.all_dlq) {
+        (Some(ids), false) => Some(ids),
+        (None, true) => None,
+        _ => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}, one of the two")),
+    };
+    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
+        return Err(ApiError::invalid(format!("more than {MAX_ORDER} ids in one request")));
+    }
+    let filter = DeadFilter { message_ids, ..DeadFilter::default() };
+    let done = orders::until_done(database, &caller.actor(), Act::Redrive, filter).await?;
+    Ok(Json(RedriveDocument { redriven: done.affected, remaining: done.remaining }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct UnclaimBody {
+    /// Held for longer than this, or under a lease that ended.
+    #[schema(maximum = 316_224_000)]
+    older_than_seconds: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct UnclaimDocument {
+    unclaimed: u64,
+}
+
+/// What a worker has held for too long becomes pending again
+#[utoipa::path(post, path = "/api/v1/sync/unclaim-stuck", tag = "sync", params(AnyQuery), request_body = UnclaimBody,
+    responses((status = 200, body = UnclaimDocument)))]
+pub(super) async fn unclaim_stuck(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<AnyQuery>,
+    Sent(UnclaimBody { older_than_seconds }): Sent<UnclaimBody>,
+) -> Answer<UnclaimDocument> {
+    let database = admin.database(query.database.as_deref())?;
+    if older_than_seconds > MAX_AGE_SECONDS {
+        return Err(ApiError::invalid(format!("olderThanSeconds must be at most {MAX_AGE_SECONDS}")));
+    }
+    let order = Order::UnclaimStuck { older_than: Duration::from_secs(older_than_seconds) };
+    let done = database.operate(&caller.actor(), &order).await?;
+    Ok(Json(UnclaimDocument { unclaimed: done.affected }))
+}
