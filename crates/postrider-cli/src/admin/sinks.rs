@@ -27,7 +27,7 @@ pub(super) struct SinkItem {
     sink: String,
     paused: bool,
     /// What a dead lane head does: `park` or `skip`.
-    on_dead: String,
+    on_dead: &'static str,
     pending: i64,
     due: i64,
     leased: i64,
@@ -126,7 +126,7 @@ pub(super) fn joined(sinks: Vec<SinkStatus>, relays: &[RelayRecord]) -> Vec<Sink
         let reports = told.get(status.sink.as_str()).map(Vec::as_slice).unwrap_or_default();
         SinkItem {
             paused: status.paused,
-            on_dead: status.on_dead.as_str().to_owned(),
+            on_dead: status.on_dead.as_str(),
             pending: status.pending,
             due: status.due,
             leased: status.leased,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Done, Error, Order, Store};
+use postrider_relay::RelayHandle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,12 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) trait Trigger: Send + Sync {
     /// Has it look at once for what is due.
     fn wake(&self);
+}
+
+impl Trigger for RelayHandle {
+    fn wake(&self) {
+        Self::wake(self);
+    }
 }
 
 /// One outbox that is served.

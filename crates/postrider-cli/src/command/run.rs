@@ -114,7 +114,7 @@ impl Prepared {
                 name: name.clone(),
                 store: Arc::clone(&opened.store),
                 place: opened.place.clone(),
-                relay: None,
+                relay: Some(Arc::new(delivery.relay.handle())),
             });
             relays.push(Running { name: several.then_some(name), opened, delivery });
         }

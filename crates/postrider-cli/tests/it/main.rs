@@ -4,6 +4,8 @@
 
 mod support;
 
+mod admin;
+mod browser;
 mod config;
 mod databases;
 mod deliver;

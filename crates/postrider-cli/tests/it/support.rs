@@ -73,6 +73,8 @@ pub(crate) fn command(args: &[&str]) -> Command {
     ] {
         command.env_remove(variable);
     }
+    // Many of them run at once, and all would want the same port.
+    command.env("POSTRIDER__ADMIN__LISTEN", "none");
     command.args(args).stdin(Stdio::null());
     command
 }

@@ -1,0 +1,11 @@
+//! The admin API of real processes on both stores, asked over HTTP: who may do what, what is refused, and what each
+//! endpoint says and does.
+
+mod access;
+mod guard;
+mod health;
+mod operate;
+mod schema;
+mod server;
+mod sync;
+mod views;

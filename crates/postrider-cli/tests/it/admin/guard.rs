@@ -1,0 +1,184 @@
+//! What is refused before anybody is asked for a token: another's name, another site's page, a body that is no JSON or too
+//! large, one request too many. And what every answer says to browsers.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::server::{OPERATE, Server, send, until};
+use crate::support::outboxes;
+
+/// DNS rebinding: a page's own name that suddenly leads here.
+#[tokio::test]
+async fn another_name_in_the_host_header_is_refused() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    let port = server.url.rsplit_once(':').unwrap().1.to_owned();
+    for (host, status) in [
+        ("evil.example".to_owned(), 421),
+        (format!("evil.example:{port}"), 421),
+        (format!("127.0.0.1.evil.example:{port}"), 421),
+        (format!("localhost:{port}"), 200),
+        (format!("[::1]:{port}"), 200),
+        ("outbox.example".to_owned(), 200),
+    ] {
+        for path in ["/api/v1/sync/state", "/api/health", "/"] {
+            let reply = send(server.request(Method::GET, path).header("host", &host)).await;
+            assert_eq!(reply.status, status, "{host} {path}: {}", reply.text);
+        }
+    }
+    // Without any, and with an address in the request line that is not the header's.
+    for head in [
+        "GET /api/health HTTP/1.0\r\n\r\n",
+        "GET http://evil.example/api/health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+    ] {
+        let answer = raw(&server, head);
+        assert!(answer.starts_with("HTTP/1.1 421") || answer.starts_with("HTTP/1.0 421"), "{answer}");
+    }
+}
+
+fn raw(server: &Server, request: &str) -> String {
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_changes_nothing() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    let ours = server.url.clone();
+    for (name, value, status) in [
+        ("origin", "http://evil.example", 403),
+        ("origin", "null", 403),
+        ("origin", "http://127.0.0.1:1", 403),
+        ("sec-fetch-site", "cross-site", 403),
+        ("sec-fetch-site", "same-site", 403),
+        ("origin", ours.as_str(), 200),
+        ("origin", "https://outbox.example", 200),
+        ("sec-fetch-site", "same-origin", 200),
+    ] {
+        for path in ["/api/v1/sync/trigger", "/api/v1/sinks/default/pause"] {
+            let request = server.request(Method::POST, path).bearer_auth(OPERATE).header(name, value);
+            let reply = send(request).await;
+            assert_eq!(reply.status, status, "{name}: {value} {path}: {}", reply.text);
+            if status == 403 {
+                assert_eq!(reply.refused(403), "CROSS_SITE");
+            }
+        }
+    }
+    // And a browser lets no other site's page read an answer.
+    let read = send(server.request(Method::GET, "/api/v1/sync/state").header("origin", "http://evil.example")).await;
+    assert_eq!((read.status, read.header("access-control-allow-origin")), (200, ""));
+}
+
+#[tokio::test]
+async fn a_body_is_json_and_not_too_large() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    let post = |kind: Option<&str>, body: String| {
+        let request = server.request(Method::POST, "/api/v1/messages").bearer_auth(OPERATE).body(body);
+        kind.into_iter().fold(request, |request, kind| request.header("content-type", kind))
+    };
+    let good = json!({"topic": "t", "payload": 1}).to_string();
+    for kind in [None, Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("application/jsonp")] {
+        assert_eq!(send(post(kind, good.clone())).await.refused(415), "UNSUPPORTED_MEDIA_TYPE", "{kind:?}");
+    }
+    let packed = post(Some("application/json"), good.clone()).header("content-encoding", "gzip");
+    assert_eq!(send(packed).await.refused(415), "UNSUPPORTED_MEDIA_TYPE");
+    assert_eq!(send(post(Some("Application/JSON; charset=utf-8"), good)).await.status, 201);
+
+    let large = |bytes: usize| json!({"topic": "t", "payload": "x".repeat(bytes)}).to_string();
+    assert_eq!(send(post(Some("application/json"), large(1024 * 1024))).await.refused(413), "TOO_LARGE");
+    assert_eq!(send(post(Some("application/json"), large(1024 * 1024 - 64))).await.status, 201);
+    for (body, code) in
+        [("", "INVALID_INPUT"), ("{", "INVALID_JSON"), ("[]", "INVALID_INPUT"), ("\u{0}", "INVALID_JSON")]
+    {
+        assert_eq!(send(post(Some("application/json"), body.to_owned())).await.refused(400), code, "{body:?}");
+    }
+}
+
+/// Requests that do not end hold their places; one more is asked to come again, and liveness is answered all the same.
+#[tokio::test]
+async fn there_is_room_for_so_many_requests() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    let head = format!(
+        "POST /api/v1/messages HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {OPERATE}\r\n\
+         content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n"
+    );
+    let hold = || {
+        let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // It says that it waits for the body: the request has its place.
+        let mut begun = [0; 25];
+        stream.read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    };
+    let held: Vec<TcpStream> = (0..64).map(|_| hold()).collect();
+    let reply = server.get("/api/v1/sync/state").await;
+    assert_eq!(reply.header("retry-after"), "5");
+    assert_eq!(reply.refused(429), "TOO_MANY_REQUESTS");
+    assert_eq!(server.get("/api/health").await.status, 200);
+    drop(held);
+    until("there is room again", async || server.get("/api/v1/sync/state").await.status == 200).await;
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_to_do_little_with_it() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    for (path, status) in
+        [("/", 200), ("/api/health", 200), ("/api/v1/sync/state", 200), ("/api/v1/sync/dlq", 401), ("/nothing", 404)]
+    {
+        let reply = server.get(path).await;
+        assert_eq!(reply.status, status, "{path}");
+        let policy = reply.header("content-security-policy");
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.split("; ").any(|one| one == part), "{path}: {part} is not in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("x-frame-options", "DENY"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(reply.header(name), value, "{path}");
+        }
+    }
+    let nothing = server.get("/api/v1/nothing").await;
+    assert_eq!(nothing.refused(404), "NOT_FOUND");
+}
+
+/// The page is asked for again each time, and sent only when it changed.
+#[tokio::test]
+async fn the_page_is_sent_once() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::open(&outbox);
+    let page = server.get("/").await;
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let tag = page.header("etag").to_owned();
+    assert!(tag.starts_with('"') && page.text.contains("<html"), "{tag}");
+    let again = send(server.request(Method::GET, "/").header("if-none-match", format!("\"other\", W/{tag}"))).await;
+    assert_eq!((again.status, again.text.as_str(), again.header("etag")), (304, "", tag.as_str()));
+    let other = send(server.request(Method::GET, "/").header("if-none-match", "\"other\"")).await;
+    assert_eq!(other.status, 200);
+    for path in ["/assets/../Cargo.toml", "/assets/%2e%2e/index.html", "/assets/none.js", "/index.html"] {
+        assert_eq!(server.get(path).await.status, 404, "{path}");
+    }
+}

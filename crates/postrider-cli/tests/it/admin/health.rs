@@ -1,0 +1,124 @@
+//! Alive and ready: what supervisors ask, while the database is there, away, and while the process ends; and the address
+//! that is taken at the start.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::json;
+
+use super::server::{PATIENCE, Server, message, store, until};
+use crate::support::{Outbox, command, finish, outboxes, run_at};
+
+/// Proves E4: liveness asks nobody, readiness asks the database.
+#[tokio::test]
+async fn readiness_asks_the_database_and_liveness_does_not() {
+    let cluster = postrider_testkit::Cluster::start().await;
+    let outbox = Outbox::of(cluster.database().await);
+    let server = Server::run(&outbox, &[]);
+    assert_eq!(server.get("/api/health").await.ok(), json!({"status": "ok"}));
+    assert_eq!(server.get("/api/ready").await.ok(), json!({"status": "ready"}));
+    cluster.kill9();
+    let away = server.get("/api/ready").await;
+    assert_eq!(away.status, 503);
+    let document = away.json();
+    assert_eq!(document["status"], "not_ready");
+    assert!(document["reason"].as_str().unwrap().starts_with("database \"default\": "), "{document}");
+    assert_eq!(server.get("/api/health").await.ok(), json!({"status": "ok"}));
+    let state = server.get("/api/v1/sync/state").await;
+    assert_eq!(state.header("retry-after"), "5");
+    assert_eq!(state.refused(503), "UNAVAILABLE");
+    cluster.restart().await;
+    until("it is ready again", async || server.get("/api/ready").await.status == 200).await;
+}
+
+/// A store that hangs is not waited for: its answer comes within the bound, and says so.
+#[tokio::test]
+async fn readiness_does_not_hang() {
+    let cluster = postrider_testkit::Cluster::start().await;
+    let outbox = Outbox::of(cluster.database().await);
+    let server = Server::serve(&outbox);
+    cluster.pause();
+    let away = server.get("/api/ready").await;
+    assert_eq!(away.status, 503);
+    assert!(away.text.contains("no answer in 2s"), "{}", away.text);
+    cluster.resume();
+    until("it is ready again", async || server.get("/api/ready").await.status == 200).await;
+}
+
+/// While a delivery is on its way after a signal, it says that it is stopping; then it ends, and a request that was on its
+/// way is answered.
+#[tokio::test]
+async fn while_it_stops_it_is_not_ready() {
+    let [_, outbox] = outboxes().await;
+    // Takes a connection and says nothing, until this test lets go.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(
+        "{}[sinks.default.http]\nurl = \"http://{}/\"\n",
+        super::server::tokens(),
+        listener.local_addr().unwrap()
+    );
+    let server = Server::start(&outbox, &["run", "--listen", "127.0.0.1:0", "--grace", "60s"], &config);
+    store(&outbox).enqueue(&[message("t", 1)]).await.unwrap();
+    let (mut held, _) = listener.accept().unwrap();
+    server.signal("-TERM");
+    server.hear("stopping in good order");
+    let stopping = server.get("/api/ready").await;
+    assert_eq!((stopping.status, stopping.json()), (503, json!({"status": "not_ready", "reason": "stopping"})));
+    assert_eq!(server.get("/api/health").await.status, 200);
+    let trigger = super::server::send(server.request(reqwest::Method::POST, "/api/v1/sync/trigger")).await;
+    assert_eq!(trigger.ok(), json!({"triggered": false, "reason": "stopping"}));
+
+    let mut late = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let mut request = [0; 1024];
+    let _ = held.read(&mut request).unwrap();
+    held.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    late.write_all(b"GET /api/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    server.hear("stopped: delivered 1");
+}
+
+#[tokio::test]
+async fn a_taken_address_matters_only_if_it_was_asked_for() {
+    let [_, outbox] = outboxes().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for verb in ["serve", "run"] {
+        let mut asked = command(&[verb, "--listen", &address]);
+        asked.env("DATABASE_URL", &outbox.url);
+        let ran = finish(asked, b"");
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("cannot listen on {address}")), "{}", ran.stderr);
+    }
+    // The default, which somebody may have: it delivers with the API or without it.
+    let _other = TcpListener::bind("127.0.0.1:7433");
+    let mut run = command(&["run"]);
+    run.env("DATABASE_URL", &outbox.url).env_remove("POSTRIDER__ADMIN__LISTEN");
+    let mut child = run.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    store(&outbox).enqueue(&[message("t", 1)]).await.unwrap();
+    let mut delivered = [0; 1];
+    child.stdout.take().unwrap().read_exact(&mut delivered).unwrap();
+    assert_eq!(&delivered, b"{");
+    // Whoever reads stdout has gone: it stops.
+    let ended = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()));
+    let output = ended.await.unwrap().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("no admin API: cannot listen on 127.0.0.1:7433"), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+
+    let none = run_at(&outbox.url, &["serve", "--listen", "none"]);
+    assert_eq!(none.code, 2, "{}", none.stderr);
+}
+
+/// `--listen none`: it delivers, and nothing listens.
+#[tokio::test]
+async fn it_listens_nowhere_if_that_was_asked_for() {
+    let [_, outbox] = outboxes().await;
+    let mut run = command(&["run", "--listen", "none"]);
+    run.env("DATABASE_URL", &outbox.url);
+    let mut child = run.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    store(&outbox).enqueue(&[message("t", 1)]).await.unwrap();
+    let mut delivered = [0; 1];
+    child.stdout.take().unwrap().read_exact(&mut delivered).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("http://") && !said.contains("admin API"), "{said}");
+}

@@ -1,0 +1,135 @@
+//! What operators order, on both stores: by filter, in dry runs, and with who did it written down.
+
+use serde_json::{Value, json};
+
+use super::server::{OPERATE, Server, claim, kill, message, send, store};
+use crate::support::outboxes;
+
+#[tokio::test]
+async fn dead_letters_are_redriven_and_discarded_by_filter() {
+    for outbox in outboxes().await {
+        let (server, store) = (Server::serve(&outbox), store(&outbox));
+        kill(&*store, &[message("a", 1), message("a", 2)], "HTTP_400").await;
+        kill(&*store, &[message("a", 3), message("b", 4)], "TIMEOUT").await;
+        let act = async |what: &str, filter: Value, dry_run: bool| {
+            let body = json!({"filter": filter, "dry_run": dry_run});
+            server.post(&format!("/api/v1/dead-letters/{what}"), body).await.ok()
+        };
+        let dry = act("redrive", json!({"topic": "a", "error_code": "HTTP_400"}), true).await;
+        assert_eq!(dry, json!({"matching": 2, "affected": 0, "remaining": 2, "dry_run": true}));
+        assert_eq!(server.get("/api/v1/sync/state").await.ok()["dlq_count"], 4, "nothing was changed");
+        let done = act("redrive", json!({"topic": "a", "error_code": "HTTP_400"}), false).await;
+        assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "dry_run": false}));
+        let state = server.get("/api/v1/sync/state").await.ok();
+        assert_eq!((&state["pending_count"], &state["dlq_count"]), (&json!(2), &json!(2)));
+
+        let none = act("discard", json!({"to": "2020-01-01T00:00:00Z"}), false).await;
+        assert_eq!((&none["matching"], &none["affected"]), (&json!(0), &json!(0)));
+        assert_eq!(act("discard", json!({"topic": "b"}), false).await["affected"], 1);
+        assert_eq!(act("discard", json!({}), false).await["affected"], 1);
+        let state = server.get("/api/v1/sync/state").await.ok();
+        assert_eq!((&state["pending_count"], &state["dlq_count"]), (&json!(2), &json!(0)));
+        let audit = server.look("/api/v1/audit?limit=1").await.ok();
+        assert_eq!(audit["items"][0]["action"], "discard");
+        assert_eq!(audit["items"][0]["detail"]["action"], "discard", "{audit}");
+        let more = server.look(&format!("/api/v1/audit?limit=1000&before={}", audit["next"])).await.ok();
+        assert_eq!((more["items"].as_array().unwrap().len(), &more["next"]), (3, &Value::Null), "{more}");
+    }
+}
+
+/// More than the store takes at once: batch after batch, until none is left.
+#[tokio::test]
+async fn slow_more_than_one_batch_is_redriven() {
+    let [_, outbox] = outboxes().await;
+    let (server, store) = (Server::serve(&outbox), store(&outbox));
+    let messages: Vec<_> = (0..10_050).map(|n| message("t", n)).collect();
+    for part in messages.chunks(5_000) {
+        store.enqueue(part).await.unwrap();
+    }
+    loop {
+        let many = postrider::Claim { batch_size: 5_000, ..postrider::Claim::new("hand") };
+        let claimed = store.claim(&many).await.unwrap();
+        if claimed.is_empty() {
+            break;
+        }
+        let failed = || postrider::Outcome::Failed(postrider::Failure::new("X", "no"));
+        let ends: Vec<_> = claimed.iter().map(|one| postrider::Completion::new(one, failed())).collect();
+        store.complete("hand", &ends).await.unwrap();
+    }
+    let done = server.post("/api/v1/sync/redrive", json!({"allDlq": true})).await.ok();
+    assert_eq!(done, json!({"redriven": 10_050, "remaining": 0}));
+    let audit = server.look("/api/v1/audit").await.ok();
+    let affected: Vec<i64> =
+        audit["items"].as_array().unwrap().iter().map(|entry| entry["affected"].as_i64().unwrap()).collect();
+    assert_eq!(affected, [50, 10_000]);
+}
+
+#[tokio::test]
+async fn a_parked_lane_goes_on_without_its_head() {
+    for outbox in outboxes().await {
+        let (server, store) = (Server::serve(&outbox), store(&outbox));
+        kill(&*store, &[message("t", 1).lane("a"), message("t", 2).lane("a")], "REFUSED").await;
+        let parked = server.get("/api/v1/lanes?state=parked").await.ok();
+        let lane = &parked["items"][0];
+        assert_eq!(
+            (&lane["lane"], &lane["depth"], &lane["head_error_code"]),
+            (&json!("a"), &json!(2), &json!("REFUSED"))
+        );
+        let skip = json!({"sink": "default", "lane": "a"});
+        assert_eq!(server.post("/api/v1/lanes/skip", skip.clone()).await.ok(), json!({"skipped": true}));
+        assert_eq!(claim(&*store).await.len(), 1, "the second is handed out");
+        assert_eq!(server.post("/api/v1/lanes/skip", skip).await.refused(404), "NOT_FOUND");
+        assert_eq!(server.get("/api/v1/sync/state").await.ok()["dlq_count"], 1, "the head stays a dead letter");
+    }
+}
+
+#[tokio::test]
+async fn a_sink_is_paused_and_resumed() {
+    for outbox in outboxes().await {
+        let (server, store) = (Server::serve(&outbox), store(&outbox));
+        store.enqueue(&[message("t", 1)]).await.unwrap();
+        let order = async |path: &str| send(server.request(reqwest::Method::POST, path).bearer_auth(OPERATE)).await;
+        let paused = order("/api/v1/sinks/default/pause").await.ok();
+        assert_eq!(paused, json!({"sink": "default", "paused": true}));
+        assert!(claim(&*store).await.is_empty());
+        assert_eq!(server.get("/api/v1/sinks").await.ok()["items"][0]["paused"], true);
+        let resumed = order("/api/v1/sinks/default/resume").await.ok();
+        assert_eq!(resumed, json!({"sink": "default", "paused": false}));
+        assert_eq!(claim(&*store).await.len(), 1);
+        // A name with what a path cannot hold, and one that is mistyped.
+        assert_eq!(order("/api/v1/sinks/no%20such%2Fsink/pause").await.refused(404), "NOT_FOUND");
+        let audit = server.look("/api/v1/audit").await.ok();
+        let actions: Vec<&str> =
+            audit["items"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+        assert_eq!(actions, ["resume", "pause"]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_delivered_is_replayed_at_a_rate() {
+    for outbox in outboxes().await {
+        let (server, store) = (Server::serve(&outbox), store(&outbox));
+        store.enqueue(&[message("a", 1), message("a", 2), message("b", 3)]).await.unwrap();
+        for held in claim(&*store).await {
+            store.ack("hand", &held).await.unwrap();
+        }
+        // Still on its way: nothing to deliver again.
+        store.enqueue(&[message("a", 4)]).await.unwrap();
+        let (from, to) = ("2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z");
+        let body = json!({"sink": "default", "from": from, "to": to, "topic": "a", "dry_run": true});
+        let dry = server.post("/api/v1/replay", body).await.ok();
+        assert_eq!(dry, json!({"matching": 2, "affected": 0, "more": false, "next": null, "dry_run": true}));
+        let body = json!({"sink": "default", "from": from, "to": to, "topic": "a", "per_second": 1});
+        let done = server.post("/api/v1/replay", body).await.ok();
+        assert_eq!(done, json!({"matching": 2, "affected": 2, "more": false, "next": null, "dry_run": false}));
+        let pending = server.get("/api/v1/messages?state=pending&topic=a").await.ok();
+        let mut due: Vec<jiff::Timestamp> = pending["items"].as_array().unwrap()[1..]
+            .iter()
+            .map(|item| item["due_at"].as_str().unwrap().parse().unwrap())
+            .collect();
+        due.sort();
+        assert_eq!(due[1].as_millisecond() - due[0].as_millisecond(), 1_000, "{pending}");
+        let wrong = json!({"sink": "default", "from": from, "to": to, "per_second": 0});
+        assert_eq!(server.post("/api/v1/replay", wrong).await.refused(400), "INVALID_INPUT");
+    }
+}
