@@ -56,7 +56,7 @@ pub(crate) struct Config {
 impl Config {
     /// What no single key can be blamed for.
     fn check(&self) -> Result<()> {
-        if !self.sink_defaults.kinds("sink_defaults")?.is_empty() {
+        if !self.sink_defaults.kinds().is_empty() {
             return Err(fault::wrong(
                 "sink_defaults: says what a sink is, but only how it is treated may stand there: put it into a sink",
             ));

@@ -26,14 +26,14 @@ pub(crate) enum ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  done
-    1  unexpected failure
+    1  unexpected failure, or a question that was not answered with yes
     2  wrong usage: an option, the database URL or the schema name
     3  the schema is missing or not current
-    4  no such message, or no such route
+    4  no such message, route or sink, or no parked lane
     5  invalid input: a message that breaks a rule
     6  the database cannot be reached or opened, or does not let us in
     7  the role may not do this
-    8  check: something does not work
+    8  check, doctor: something is broken
   130  interrupted
   143  terminated";
 

@@ -39,6 +39,38 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total_ms))
 }
 
+/// A moment as people name it: a time, or so long before now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    At(SystemTime),
+    Ago(Duration),
+}
+
+impl Moment {
+    /// By the store's clock: the reader's own may be off.
+    pub(crate) fn resolve(self, now: SystemTime) -> SystemTime {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(duration) => now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH),
+        }
+    }
+}
+
+/// Reads `2026-11-14T12:00:00Z`, `2h ago`, `2h`, `now`.
+pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {
+    let trimmed = text.trim();
+    if trimmed == "now" {
+        return Ok(Moment::Ago(Duration::ZERO));
+    }
+    if let Ok(ago) = parse_duration(trimmed.strip_suffix("ago").map_or(trimmed, str::trim_end)) {
+        return Ok(Moment::Ago(ago));
+    }
+    let time: Timestamp = trimmed
+        .parse()
+        .map_err(|_| format!("{text:?} is not a time: write 2026-11-14T12:00:00Z (RFC 3339) or \"2h ago\""))?;
+    Ok(Moment::At(time.into()))
+}
+
 /// Reads a size in bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
 pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let wrong = || format!("{text:?} is not a size: write 4096, 512KiB, 64MiB or 1GiB");
@@ -171,6 +203,26 @@ mod tests {
             assert!(parse_duration(wrong).is_err(), "{wrong:?} was accepted");
         }
         assert!(parse_duration("9999999999999999999d").unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn a_moment_is_a_time_or_so_long_ago() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_hours(48);
+        for (text, hours) in [
+            ("1970-01-01T06:00:00Z", 6),
+            ("1970-01-01T08:00:00+02:00", 6),
+            ("2h ago", 46),
+            ("2h", 46),
+            (" 1d1h ago ", 23),
+            ("now", 48),
+            ("9999999d ago", 0),
+        ] {
+            let moment = parse_moment(text).map(|moment| moment.resolve(now));
+            assert_eq!(moment, Ok(SystemTime::UNIX_EPOCH + Duration::from_hours(hours)), "{text}");
+        }
+        for wrong in ["", "ago", "yesterday", "2026-11-14", "2026-11-14T12:00:00", "-2h", "2 hours ago"] {
+            assert!(parse_moment(wrong).is_err(), "{wrong:?} was accepted");
+        }
     }
 
     #[test]

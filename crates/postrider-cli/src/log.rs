@@ -134,7 +134,8 @@ mod tests {
     fn written(filter: &str, format: Format) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let logs = LogOptions { filter: Some(filter.to_owned()), format }.prepare("info").unwrap();
+        let config = LogConfig { level: Some(filter.to_owned()), format };
+        let logs = Logs::prepare(&config, "info").unwrap();
         let subscriber = registry().with(logs.lines(move || writer.clone(), false));
         tracing::subscriber::with_default(subscriber, || {
             debug!(target: "postrider_relay::claimer", "ours in detail");

@@ -9,6 +9,7 @@ mod failure;
 mod humane;
 mod json_text;
 mod log;
+mod operator;
 mod options;
 mod output;
 mod signals;

@@ -17,6 +17,8 @@ use crate::store::{Address, Database};
 
 const GLOBAL: &str = "Options of every command";
 
+const CONFIG_HELP: &str = "The configuration: a TOML file [env: POSTRIDER_CONFIG]";
+
 const URL_HELP: &str = "The database: postgres://user@host:5432/name or sqlite:FILE [env: DATABASE_URL] [default: \
                         sqlite:postrider.db, but for migrate]";
 
@@ -44,8 +46,7 @@ pub(crate) struct Cli {
 /// The options that every command has.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The configuration: a TOML file [env: POSTRIDER_CONFIG]
-    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    #[arg(long, global = true, value_name = "FILE", help = CONFIG_HELP, help_heading = GLOBAL)]
     config: Option<PathBuf>,
 
     #[arg(long, global = true, value_name = "URL", help = URL_HELP, help_heading = GLOBAL)]

@@ -115,6 +115,23 @@ pub(crate) fn python_program() -> Result<PathBuf> {
     Err(Error::Missing { program: "the tests' Python with the brokers' client libraries", hint: "" })
 }
 
+/// What drives the browser, in the directory that holds its library.
+pub(crate) fn browser_modules() -> Result<PathBuf> {
+    let dir = cache::location()?.join("browser");
+    if dir.join("node_modules/playwright-core").is_dir() {
+        return Ok(dir);
+    }
+    Err(Error::Missing { program: "playwright-core, which drives the browser,", hint: "" })
+}
+
+pub(crate) fn node_program() -> Result<PathBuf> {
+    find("node", None)
+}
+
+pub(crate) fn chromium_program() -> Result<PathBuf> {
+    find("chromium", None)
+}
+
 /// First where `scripts/setup` puts it, then wherever else the machine has it.
 fn find(program: &'static str, preferred: Option<PathBuf>) -> Result<PathBuf> {
     preferred

@@ -6,6 +6,7 @@
 
 mod account;
 mod binaries;
+mod browser;
 mod cache;
 mod cluster;
 mod consumer;
@@ -30,6 +31,7 @@ mod supervisor;
 mod template;
 mod wire;
 
+pub use browser::{StoryOutput, story};
 pub use cluster::Cluster;
 pub use consumer::{Arrival, Consumer};
 pub use database::{Database, database};

@@ -1,4 +1,4 @@
-//! Runs a program to its end with a given input and collects what it prints. Called for psql and Python.
+//! Runs a program to its end with a given input and collects what it prints. Called for psql, Python and Node.
 
 use std::process::{ExitStatus, Stdio};
 

@@ -20,6 +20,7 @@
 //! ```
 
 mod backoff;
+pub mod doctor;
 mod enqueue;
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -240,6 +240,11 @@ pub fn script(schema: &Schema) -> String {
     script
 }
 
+/// The grants of the group roles, whose names are left as they stand in the file.
+pub(crate) fn grants(schema: &Schema) -> String {
+    render(roles::GRANTS, schema)
+}
+
 async fn lock(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
     tx.query_typed(
         "select pg_advisory_xact_lock(hashtextextended('postrider/migrate/' || $1, 0))",

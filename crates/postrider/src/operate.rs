@@ -1,23 +1,21 @@
 //! What an operator can order, in words that every store understands. A store carries an order out and writes it down in
 //! the same transaction, with who gave it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod check;
+
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::error::Error;
 use crate::inspect::DeadFilter;
 use crate::json;
-use crate::message::limit;
 use crate::store::Route;
 
 /// Dead letters or messages of one order, at most: whoever wants more orders again.
 pub const MAX_ORDER: u32 = 10_000;
-
-/// The fastest replay: beyond it a message would be due less than a microsecond after the one before.
-const MAX_PER_SECOND: u32 = 1_000_000;
 
 /// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -137,91 +135,6 @@ impl Order {
             Self::Prune { .. } => "prune",
             Self::AddRoute { .. } => "add_route",
             Self::RemoveRoute { .. } => "remove_route",
-        }
-    }
-
-    /// Refuses what is out of range, whatever the store, and writes the order as the audit keeps it.
-    pub(crate) fn to_detail(&self, actor: &str) -> Result<String, Error> {
-        let refuse = |message: String| Err(Error::Refused { message, hint: None });
-        if actor.is_empty() || actor.len() > limit::NAME_BYTES || actor.contains('\0') {
-            return refuse(format!("actor must be 1 to {} bytes of text", limit::NAME_BYTES));
-        }
-        let (named, at_most) = match self {
-            Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
-            Self::Replay(replay) => (&None, Some(replay.at_most)),
-            _ => (&None, None),
-        };
-        if at_most.is_some_and(|at_most| !(1..=MAX_ORDER).contains(&at_most)) {
-            return refuse(format!("at_most must be between 1 and {MAX_ORDER}"));
-        }
-        if named.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
-            return refuse(format!("message_ids must be at most {MAX_ORDER}: order again for the rest"));
-        }
-        if matches!(self, Self::Replay(replay) if replay.per_second.is_some_and(|rate| rate.get() > MAX_PER_SECOND)) {
-            return refuse(format!("per_second must be between 1 and {MAX_PER_SECOND}"));
-        }
-        serde_json::to_string(self).or_else(|error| refuse(format!("the order cannot be written down: {error}")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::UNIX_EPOCH;
-
-    use super::*;
-
-    fn written(order: &Order) -> String {
-        order.to_detail("ann").expect("the order is in range")
-    }
-
-    #[test]
-    fn an_order_is_written_with_what_is_given() {
-        let died_from = Some(UNIX_EPOCH + Duration::from_millis(1_500));
-        let which = DeadFilter { sink: Some("s".to_owned()), died_from, ..DeadFilter::default() };
-        assert_eq!(
-            written(&Order::Redrive { which, at_most: 5 }),
-            r#"{"action":"redrive","which":{"sink":"s","died_from":"1970-01-01T00:00:01.5Z"},"at_most":5}"#
-        );
-        let older_than = Duration::from_mins(15);
-        assert_eq!(
-            written(&Order::UnclaimStuck { older_than }),
-            r#"{"action":"unclaim_stuck","older_than_seconds":900}"#
-        );
-        assert_eq!(written(&Order::Prune { older_than: None }), r#"{"action":"prune"}"#);
-        let older_than = Some(Duration::from_millis(2_500));
-        assert_eq!(written(&Order::Prune { older_than }), r#"{"action":"prune","older_than_seconds":2.5}"#);
-        let replay = ReplayOrder {
-            sink: "s".to_owned(),
-            from: UNIX_EPOCH,
-            to: UNIX_EPOCH + Duration::from_hours(1),
-            namespace: None,
-            topic: Some("t".to_owned()),
-            per_second: NonZeroU32::new(7),
-            after: None,
-            at_most: 1,
-        };
-        assert_eq!(
-            written(&Order::Replay(replay)),
-            r#"{"action":"replay","sink":"s","from":"1970-01-01T00:00:00Z","to":"1970-01-01T01:00:00Z","topic":"t","per_second":7,"at_most":1}"#
-        );
-    }
-
-    #[test]
-    fn what_is_out_of_range_is_refused_in_words() {
-        let redrive = |which: DeadFilter, at_most| Order::Redrive { which, at_most };
-        let many = DeadFilter { message_ids: Some(vec![Uuid::nil(); 10_001]), ..DeadFilter::default() };
-        let never = DeadFilter { died_to: Some(UNIX_EPOCH + Duration::from_secs(1 << 40)), ..DeadFilter::default() };
-        for (actor, order, words) in [
-            ("", Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
-            ("a\0b", Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
-            (&*"a".repeat(256), Order::Prune { older_than: None }, "actor must be 1 to 255 bytes"),
-            ("ann", redrive(DeadFilter::default(), 0), "at_most must be between 1 and 10000"),
-            ("ann", redrive(DeadFilter::default(), 10_001), "at_most must be between 1 and 10000"),
-            ("ann", redrive(many, 1), "message_ids must be at most 10000"),
-            ("ann", redrive(never, 1), "a time is out of range"),
-        ] {
-            let error = order.to_detail(actor).expect_err(words);
-            assert!(error.to_string().contains(words), "{error}");
         }
     }
 }

@@ -19,6 +19,8 @@ use crate::store::{Address, Database, Missing, Opened};
 /// A sink looks for so long at most; each has shorter limits of its own.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+const CLOUD_HELP: &str = "Without a configuration of sinks: where `run` would POST batches [env: CLOUD_INGESTION_URL]";
+
 const AFTER_HELP: &str = "\
 Exit code 0 if everything works, be it weak; 8 if something is broken.
 
@@ -31,9 +33,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Without a configuration of sinks: where `run` would POST batches [env:
-    /// CLOUD_INGESTION_URL]
-    #[arg(long = "cloud-url", value_name = "URL")]
+    #[arg(long = "cloud-url", value_name = "URL", help = CLOUD_HELP)]
     cloud: Option<String>,
     /// Only this sink; may be repeated
     #[arg(long = "sink", value_name = "NAME")]

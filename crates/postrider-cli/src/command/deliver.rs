@@ -25,12 +25,13 @@ const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
 const LIMITS: &str = "Limits";
 
+const CLOUD_HELP: &str = "Without a configuration of sinks: POST batches there instead of writing to stdout [env: \
+                          CLOUD_INGESTION_URL]";
+
 /// The options of a relay. What is given here stands above the configuration and the environment.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DeliveryOptions {
-    /// Without a configuration of sinks: POST batches there instead of writing to
-    /// stdout [env: CLOUD_INGESTION_URL]
-    #[arg(long = "cloud-url", value_name = "URL", help_heading = WHAT)]
+    #[arg(long = "cloud-url", value_name = "URL", help = CLOUD_HELP, help_heading = WHAT)]
     cloud: Option<String>,
     /// Whose deliveries: a sink's name; may be repeated [default: all of the
     /// configuration, or `default`]

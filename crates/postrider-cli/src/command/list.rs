@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane;
+use crate::humane::{self, Moment, parse_moment};
 use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text};
 use crate::store::{Address, Missing, Opened};
@@ -25,6 +25,7 @@ long the history is.
 Examples:
   postrider list --state dead
   postrider list --topic order.placed --limit 10
+  postrider list --from '2h ago' --to '1h ago' --namespace billing
   postrider list --before 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
 
 /// List messages, newest first
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Only messages in this state
     #[arg(long, value_enum)]
     state: Option<State>,
+    /// Only messages of this namespace
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
     /// Only messages of this topic
     #[arg(long)]
     topic: Option<String>,
@@ -46,6 +50,12 @@ pub(crate) struct Args {
     /// Only messages for this sink
     #[arg(long)]
     sink: Option<String>,
+    /// Only messages enqueued at this time or later: RFC 3339, or "2h ago"
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    from: Option<Moment>,
+    /// Only messages enqueued before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    to: Option<Moment>,
     /// At most this many lines
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
@@ -66,6 +76,8 @@ enum State {
 pub(crate) struct Prepared {
     address: Address,
     filter: ListFilter,
+    from: Option<Moment>,
+    to: Option<Moment>,
 }
 
 impl Args {
@@ -78,6 +90,7 @@ impl Args {
         });
         let filter = ListFilter {
             state,
+            namespace: self.namespace,
             topic: self.topic,
             tenant_id: self.tenant,
             lane: self.lane,
@@ -86,13 +99,16 @@ impl Args {
             limit: self.limit,
             ..ListFilter::default()
         };
-        Ok(Prepared { address: global.address()?, filter })
+        Ok(Prepared { address: global.address()?, filter, from: self.from, to: self.to })
     }
 }
 
 impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
+    pub(crate) async fn run(mut self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
+        let now = store.now().await?;
+        self.filter.from = self.from.map(|from| from.resolve(now));
+        self.filter.to = self.to.map(|to| to.resolve(now));
         let Page { items: messages, next: next_before } = store.list(&self.filter).await?;
         if output.json {
             let messages = messages.iter().map(MessageDocument::from).collect();
@@ -103,7 +119,6 @@ impl Prepared {
             output.line("no messages")?;
             return Ok(ExitCode::Ok);
         }
-        let now = store.now().await?;
         let rows: Vec<_> = messages.iter().map(|message| row(message, now)).collect();
         if output.fits(&COLUMNS, &rows) {
             output.table("", &COLUMNS, rows)?;

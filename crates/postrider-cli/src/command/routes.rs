@@ -2,11 +2,12 @@
 //! keeps its sinks, and whoever changes a route is told so.
 
 use clap::Subcommand;
-use postrider::{Route, Store};
+use postrider::{Order, Route, Store};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::operator;
 use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text, printable};
 use crate::store::{Address, Missing, Opened};
@@ -117,17 +118,17 @@ impl Prepared {
 }
 
 async fn add(store: &dyn Store, change: &Change) -> Result<u64> {
-    let mut changed = 0;
+    let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
-        changed += u64::from(store.add_route(&route).await?);
+        changed += store.operate(&actor, &Order::AddRoute { route }).await?.affected;
     }
     Ok(changed)
 }
 
 async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
-    let mut changed = 0;
+    let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
-        if !store.remove_route(&route).await? {
+        if store.operate(&actor, &Order::RemoveRoute { route: route.clone() }).await?.affected == 0 {
             let Route { topic, namespace, sink } = route;
             let words = format!("there is no route of topic {topic:?} in namespace {namespace:?} to the sink {sink:?}");
             return Err(Failure::new(ExitCode::NotFound, printable(&words)).hint("`postrider routes` shows them all"));

@@ -47,7 +47,7 @@ pub(super) fn deadline(layers: &mut Layers) -> Result<()> {
 
 /// Downwards, and so that it can be read.
 fn whole_ms(duration: Duration) -> Duration {
-    duration - Duration::from_nanos(u64::from(duration.subsec_nanos() % 1_000_000))
+    Duration::from_secs(duration.as_secs()) + Duration::from_millis(u64::from(duration.subsec_millis()))
 }
 
 /// If it cannot be read, that is told when everything is.

@@ -129,7 +129,7 @@ impl Layers {
             figment = figment.merge(layer);
         }
         if !configured {
-            figment = unconfigured(figment, &flags.sinks, cloud, path.is_none());
+            figment = unconfigured(figment, &flags.sinks, cloud.as_ref(), path.is_none());
         }
         figment = flags.values.iter().cloned().fold(figment, Figment::merge);
         let directory = path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
@@ -254,10 +254,10 @@ fn merged(figment: &Figment) -> Result<Dict> {
 }
 
 /// Nobody says where messages go: to the cloud, or, where there is no configuration at all, to stdout.
-fn unconfigured(figment: Figment, named: &[String], cloud: Option<(&str, String)>, bare: bool) -> Figment {
+fn unconfigured(figment: Figment, named: &[String], cloud: Option<&(&str, String)>, bare: bool) -> Figment {
     let only = [ONLY.to_owned()];
     let named = if named.is_empty() { &only } else { named };
-    named.iter().fold(figment, |figment, sink| match &cloud {
+    named.iter().fold(figment, |figment, sink| match cloud {
         Some((source, url)) => figment
             .merge(Layer::one(*source, &["sinks", sink, "http", "url"], url.as_str()))
             .merge(Layer::one(*source, &["sinks", sink, "http", "body"], "batch")),

@@ -83,13 +83,12 @@ fn each(value: &Value, change: &dyn Fn(&str, &Value) -> Value) -> Value {
 
 fn admin(key: &str, value: &Value) -> Value {
     match (key, value) {
-        ("token", _) => secret(value),
         ("tokens", Value::Array(tag, tokens)) => {
             let token =
                 |token: &Value| each(token, &|key, value| if key == "token" { secret(value) } else { value.clone() });
             Value::Array(*tag, tokens.iter().map(token).collect())
         }
-        ("tokens", _) => secret(value),
+        ("token" | "tokens", _) => secret(value),
         _ => value.clone(),
     }
 }
@@ -144,9 +143,8 @@ pub(crate) fn url(text: &str) -> String {
         Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) => {
             (format!("{scheme}://"), rest)
         }
-        Some(_) => return HIDDEN.to_owned(),
         None if text.starts_with("sqlite:") || text.split(',').all(is_host_and_port) => return text.to_owned(),
-        None => return HIDDEN.to_owned(),
+        _ => return HIDDEN.to_owned(),
     };
     let (login, place) = match rest.rsplit_once('@') {
         Some((_, place)) => (format!("{HIDDEN}@"), place),

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::humane;
 use crate::log::Format;
+use crate::operator;
 
 /// `[relay]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,7 +42,7 @@ impl RelayConfig {
             max_messages: self.max_memory_messages,
             max_bytes: self.max_memory_bytes,
             keep_every: self.keep_every,
-            worker_id: self.worker_id.clone().unwrap_or_else(|| worker_id(&host())),
+            worker_id: self.worker_id.clone().unwrap_or_else(|| worker_id(&operator::host())),
             ..RelayOptions::default()
         }
     }
@@ -90,15 +91,6 @@ pub(super) fn worker_id(host: &str) -> String {
     format!("{host}-{}-{}", std::process::id(), &random[..8])
 }
 
-fn host() -> String {
-    ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(file).ok())
-        .map(|name| name.trim().to_owned())
-        .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "host".to_owned())
-}
-
 fn schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Schema, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(|error: postrider::Error| D::Error::custom(error.in_short()))
 }
@@ -134,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_worker_has_a_name_of_its_own() {
-        let (one, other) = (worker_id(&host()), worker_id(&host()));
+        let (one, other) = (worker_id(&operator::host()), worker_id(&operator::host()));
         assert_ne!(one, other);
         assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
         let long = worker_id(&"\u{1f4ee}".repeat(300));

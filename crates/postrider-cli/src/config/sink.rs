@@ -116,7 +116,13 @@ impl SinkConfig {
         if let Some(code) = twice {
             return Err(Failure::usage(format!("sink {name:?}: the code {code:?} is both terminal and retryable")));
         }
-        let mut kinds = self.kinds(name)?;
+        #[cfg(not(feature = "kafka"))]
+        if self.kafka.is_some() {
+            return Err(Failure::usage(format!("sink {name:?}: this postrider was built without Kafka")).hint(
+                "build it with `cargo build --release -p postrider-cli --features kafka`, or kafka-tls for TLS",
+            ));
+        }
+        let mut kinds = self.kinds();
         match (kinds.pop(), kinds.pop()) {
             (Some(kind), None) => Ok(kind),
             (one, _) => {
@@ -129,25 +135,17 @@ impl SinkConfig {
     }
 
     /// Whatever says what it is.
-    pub(crate) fn kinds(&self, name: &str) -> Result<Vec<Kind>> {
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
         let mut kinds = Vec::new();
         kinds.extend(self.stdout.map(|Stdout {}| Kind::Stdout));
         kinds.extend(self.file.clone().map(Kind::File));
         kinds.extend(self.http.clone().map(|options| Kind::Http(Box::new(options))));
         #[cfg(feature = "kafka")]
         kinds.extend(self.kafka.clone().map(|options| Kind::Kafka(Box::new(options))));
-        #[cfg(not(feature = "kafka"))]
-        if self.kafka.is_some() {
-            return Err(Failure::usage(format!("sink {name:?}: this postrider was built without Kafka")).hint(
-                "build it with `cargo build --release -p postrider-cli --features kafka`, or kafka-tls for TLS",
-            ));
-        }
         kinds.extend(self.mqtt.clone().map(|options| Kind::Mqtt(Box::new(options))));
         kinds.extend(self.nats.clone().map(|options| Kind::Nats(Box::new(options))));
         kinds.extend(self.rabbitmq.clone().map(|options| Kind::Rabbitmq(Box::new(options))));
         kinds.extend(self.redis.clone().map(|options| Kind::Redis(Box::new(options))));
-        #[cfg(feature = "kafka")]
-        let _ = name;
-        Ok(kinds)
+        kinds
     }
 }

@@ -5,12 +5,14 @@
 mod support;
 
 mod admin;
+mod browser;
 mod config;
 mod databases;
 mod deliver;
 mod demo;
 mod deploy;
 mod deployment;
+mod doctor;
 mod edge;
 mod enqueue;
 mod environment;
@@ -19,8 +21,11 @@ mod help;
 mod inspect;
 mod migrate;
 mod ndjson;
+mod operate;
 mod receive;
 mod secrets;
+mod shell;
 mod signals;
 mod sqlite;
+mod top;
 mod traces;

@@ -117,13 +117,18 @@ pub(crate) fn run_with_input(database: &Database, args: &[&str], input: &str) ->
 /// An outbox of either kind, as a URL; gone with this value.
 pub(crate) struct Outbox {
     pub(crate) url: String,
-    _postgres: Option<Database>,
+    postgres: Option<Database>,
     _sqlite: Option<TempDir>,
 }
 
 impl Outbox {
+    /// The answer of a query, of an outbox in PostgreSQL.
+    pub(crate) async fn sql(&self, query: &str) -> String {
+        sql(self.postgres.as_ref().unwrap(), query).await
+    }
+
     pub(crate) fn of(database: Database) -> Self {
-        Self { url: database.url(), _postgres: Some(database), _sqlite: None }
+        Self { url: database.url(), postgres: Some(database), _sqlite: None }
     }
 }
 
@@ -134,7 +139,7 @@ pub(crate) async fn outboxes() -> [Outbox; 2] {
     let url = format!("sqlite:{}/outbox.db", directory.path().display());
     // Made beforehand, so that no test sees the note about it.
     assert_eq!(run_at(&url, &["drain"]).code, 0);
-    [Outbox::of(database), Outbox { url, _postgres: None, _sqlite: Some(directory) }]
+    [Outbox::of(database), Outbox { url, postgres: None, _sqlite: Some(directory) }]
 }
 
 /// The answer of a query, as psql prints it.

@@ -12,7 +12,7 @@ const HEAD: Uuid = Uuid::from_u128(3);
 
 /// 2026-11-16T07:00:00Z.
 fn now() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_794_812_400)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(498_559)
 }
 
 fn ahead(seconds: u64) -> SystemTime {
@@ -120,7 +120,7 @@ fn delivery(change: impl FnOnce(&mut DeliveryRecord)) -> Facts {
 
 fn leased_until(end: SystemTime) -> Facts {
     delivery(|delivery| {
-        delivery.state = "leased".to_owned();
+        "leased".clone_into(&mut delivery.state);
         delivery.attempt_no = 2;
         delivery.claimed_by = Some("one".to_owned());
         delivery.lease_expires_at = Some(end);
@@ -133,7 +133,7 @@ fn dead(lane: bool) -> Facts {
     } else {
         ordinary()
     };
-    facts.detail.deliveries[0].state = "dead".to_owned();
+    "dead".clone_into(&mut facts.detail.deliveries[0].state);
     facts.detail.deliveries[0].due_at = None;
     facts.detail.attempts = vec![attempt(1, "RETRYABLE"), attempt(2, "FAILED")];
     facts
@@ -165,7 +165,7 @@ fn served_by(relays: Vec<RelayRecord>) -> Facts {
 
 fn elsewhere() -> RelayRecord {
     let mut relay = relay("one", false, "closed");
-    relay.report.sinks[0].sink = "other".to_owned();
+    "other".clone_into(&mut relay.report.sinks[0].sink);
     relay
 }
 
@@ -199,7 +199,7 @@ fn facts_have_their_code_and_words() {
         ),
         (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
         (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
-        (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip --sink web --lane 'a b'`"),
+        (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip web 'a b'`"),
         (
             leased_until(ahead(40)),
             "LEASED",
@@ -282,7 +282,7 @@ fn each_sink_has_its_reason() {
     let mut facts = paused(ordinary());
     facts.detail.attempts = vec![AttemptRecord { sink: "audit".to_owned(), ..attempt(1, "DISPATCHED") }];
     let mut waiting = facts.detail.deliveries[0].clone();
-    waiting.sink = "zoo".to_owned();
+    "zoo".clone_into(&mut waiting.sink);
     facts.detail.deliveries.push(waiting);
     let told: Vec<(String, &str)> =
         explain(&facts).deliveries.into_iter().map(|reason| (reason.sink, reason.code)).collect();

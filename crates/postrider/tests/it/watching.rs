@@ -6,10 +6,11 @@ use tokio_postgres::Client;
 
 use crate::support::{claim, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, texts, try_sql};
 
-/// Messages delivered before anything is measured: more than a search looks at.
-const BASE: i32 = 30_000;
-/// And then ten times as many.
-const HISTORY: i32 = 300_000;
+/// Messages delivered before anything is measured: more than a search looks at, and enough for the b-trees to have the
+/// height they have afterwards.
+const BASE: i32 = 100_000;
+/// Messages delivered then.
+const HISTORY: i32 = 400_000;
 
 /// Samples as often as somebody asks for one.
 const OFTEN: &str = "update outbox.setting set sample_every = '2 milliseconds', sample_lag = '1 millisecond'";

@@ -1,0 +1,180 @@
+//! What the commands that change something share: who gives the order, whether a person agrees, and the loop that
+//! carries a large order out in batches. Every change goes through `Store::operate`, which writes it down; nothing here
+//! writes past it.
+
+use std::env;
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use postrider::{DeadFilter, MAX_ORDER, Order, Store};
+
+use crate::exit_code::ExitCode;
+use crate::failure::{Failure, Result};
+use crate::humane;
+use crate::signals::Stop;
+
+/// Between two pictures of the progress bar, while a batch takes its time.
+const TICK: Duration = Duration::from_millis(200);
+
+/// More of a host's or a user's name says no more; the audit takes 255 bytes.
+const MAX_NAME_CHARS: usize = 100;
+
+/// Who gives the order, for the audit: `user@host`.
+pub(crate) fn actor() -> String {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = user.unwrap_or_else(|| "unknown".to_owned());
+    format!("{}@{}", named(&user), host())
+}
+
+/// The name of this machine.
+pub(crate) fn host() -> String {
+    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .map(|name| name.trim().to_owned())
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "host".to_owned());
+    named(&host)
+}
+
+fn named(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
+}
+
+/// What a person has to type to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    /// The count itself: for what cannot be taken back.
+    Count(u64),
+}
+
+impl Answer {
+    fn is_given_by(self, line: &str) -> bool {
+        let line = line.trim();
+        match self {
+            Self::Yes => line.eq_ignore_ascii_case("y") || line.eq_ignore_ascii_case("yes"),
+            Self::Count(count) => line == count.to_string() || line == humane::count(count),
+        }
+    }
+}
+
+/// Asks on the terminal, and fails unless the answer is the one that goes on. Without a terminal nobody can answer.
+pub(crate) fn confirm(question: &str, answer: Answer) -> Result<()> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::usage(format!("{question}: nobody is here to confirm it"))
+            .hint("give --yes to go on without a question, or --dry-run to see what it would take"));
+    }
+    let prompt = match answer {
+        Answer::Yes => format!("{question}. Go on? [y/N] "),
+        Answer::Count(count) => format!("{question}. Type {count} to go on: "),
+    };
+    let mut line = String::new();
+    let asked = write!(io::stderr().lock(), "{prompt}").and_then(|()| io::stdin().lock().read_line(&mut line));
+    match asked {
+        Ok(_) if answer.is_given_by(&line) => Ok(()),
+        Ok(_) => Err(Failure::new(ExitCode::Failure, "not confirmed: nothing was changed")),
+        Err(error) => Err(Failure::new(ExitCode::Failure, format!("cannot read the answer: {error}"))),
+    }
+}
+
+/// A bar on stderr, for people who watch; for everybody else it draws nothing.
+pub(crate) fn progress(total: u64, doing: &'static str, json: bool) -> ProgressBar {
+    if json || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} {bar:30} {human_pos} of {human_len}, {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(doing);
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// Which order a batch of dead letters gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Redrive,
+    Discard,
+}
+
+impl Fate {
+    pub(crate) fn order(self, which: DeadFilter, at_most: u32) -> Order {
+        match self {
+            Self::Redrive => Order::Redrive { which, at_most },
+            Self::Discard => Order::Discard { which, at_most },
+        }
+    }
+
+    /// `redriven`, `discarded`.
+    pub(crate) fn done(self) -> &'static str {
+        match self {
+            Self::Redrive => "redriven",
+            Self::Discard => "discarded",
+        }
+    }
+}
+
+/// Orders batch by batch until `total` are done or nothing is left, and says after each how many it was. It never takes
+/// more than `total`: what dies again meanwhile is not taken twice.
+pub(crate) async fn in_batches(
+    store: &dyn Store,
+    fate: Fate,
+    which: &DeadFilter,
+    total: u64,
+    mut after_batch: impl FnMut(u64) -> bool,
+) -> std::result::Result<u64, postrider::Error> {
+    let actor = actor();
+    let mut done = 0;
+    while done < total {
+        let at_most = u32::try_from(total - done).unwrap_or(MAX_ORDER).min(MAX_ORDER);
+        let affected = store.operate(&actor, &fate.order(which.clone(), at_most)).await?.affected;
+        done += affected;
+        if !after_batch(done) || affected == 0 {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// An order that was interrupted between two batches: how far it came, and that the rest is as it was.
+pub(crate) fn interrupted(stop: &Stop, done: u64, words: &str) -> Option<Failure> {
+    let code = stop.heard()?;
+    let done = humane::count(done);
+    Some(
+        Failure::new(code, format!("{}: {done} {words}, the rest is as it was", code.word()))
+            .hint("the same command goes on"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_answer_goes_on() {
+        for (line, answer, goes_on) in [
+            ("y\n", Answer::Yes, true),
+            ("YES\n", Answer::Yes, true),
+            ("\n", Answer::Yes, false),
+            ("1\n", Answer::Yes, false),
+            ("", Answer::Yes, false),
+            ("1200\n", Answer::Count(1_200), true),
+            ("1,200\n", Answer::Count(1_200), true),
+            ("y\n", Answer::Count(1_200), false),
+            ("120\n", Answer::Count(1_200), false),
+            ("\n", Answer::Count(0), false),
+        ] {
+            assert_eq!(answer.is_given_by(line), goes_on, "{line:?} to {answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_actor_is_a_user_at_a_host() {
+        let actor = actor();
+        let (user, host) = actor.split_once('@').unwrap();
+        assert!(!user.is_empty() && !host.is_empty(), "{actor}");
+    }
+}

@@ -1,0 +1,168 @@
+//! The web page, in a real browser, against a real `postrider run` on a real database, delivering to a receiver that
+//! refuses until it is told to accept. The stories themselves are Node programs in `tests/browser/`; each fails on
+//! anything the page logs as an error, breaks of the content security policy included.
+
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use postrider_testkit::{Database, database, story};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::support::{command, run, sql};
+
+const TOKEN: &str = "the-operators-token";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tries everything a message can try in a page, and carries a number that JavaScript cannot hold.
+const HOSTILE: &str = r#"{"note": "<img src=x onerror=\"window.pwned = 1; alert(1)\"></script><script>window.pwned = 2</script>", "n": 12345678901234567890}"#;
+
+/// What the receiver does with messages.
+enum Accepts {
+    FromTheStart,
+    WhenTold,
+}
+
+/// Refuses with 422, which is final, until it accepts: from the start, or once it is told to at `/accept`.
+async fn receiver(accepts: Accepts) -> String {
+    async fn take(State(accepts): State<Arc<AtomicBool>>) -> (StatusCode, &'static str) {
+        if accepts.load(Ordering::SeqCst) {
+            (StatusCode::OK, "thanks")
+        } else {
+            (StatusCode::UNPROCESSABLE_ENTITY, "no")
+        }
+    }
+    async fn accept(State(accepts): State<Arc<AtomicBool>>) {
+        accepts.store(true, Ordering::SeqCst);
+    }
+    let router = Router::new().route("/events", post(take)).route("/accept", post(accept));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = router.with_state(Arc::new(AtomicBool::new(matches!(accepts, Accepts::FromTheStart))));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+/// A relay with its page, until it is dropped.
+struct World {
+    database: Database,
+    receiver: String,
+    page: String,
+    relay: Child,
+    _directory: TempDir,
+}
+
+impl World {
+    async fn start(accepts: Accepts) -> Self {
+        let database = database().await;
+        let receiver = receiver(accepts).await;
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("postrider.toml");
+        std::fs::write(&config, format!("[sinks.default.http]\nurl = \"{receiver}/events\"\n")).unwrap();
+        let mut relay = command(&["run", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
+        relay.env("DATABASE_URL", database.url()).env("POSTRIDER_ADMIN_TOKEN", TOKEN).stderr(Stdio::piped());
+        let mut relay = relay.spawn().unwrap();
+        let mut said = BufReader::new(relay.stderr.take().unwrap());
+        let page = address(&mut said);
+        // What it says later is read, so that it never waits for a reader.
+        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Self { database, receiver, page, relay, _directory: directory }
+    }
+
+    fn enqueue(&self, payload: &str, lane: Option<&str>) -> String {
+        let lane = lane.map(|lane| vec!["--lane", lane]).unwrap_or_default();
+        let args = [vec!["enqueue", "--json", "--topic", "order.paid", "--payload", payload], lane].concat();
+        run(&self.database, &args).json()["message_id"].as_str().unwrap().to_owned()
+    }
+
+    async fn until_dead(&self, count: usize) {
+        let begun = Instant::now();
+        while sql(&self.database, "select count(*) from outbox.dead_letter").await != count.to_string() {
+            assert!(begun.elapsed() < PATIENCE, "the receiver refused, and nothing died");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn tell(&self, name: &str, variables: &[(&str, &str)]) {
+        let mut all = vec![("PAGE", self.page.as_str()), ("RECEIVER", &self.receiver), ("TOKEN", TOKEN)];
+        all.extend(variables);
+        let told = story(&[&stories().join(name)], &all).await;
+        assert!(told.status.success(), "{name}:\n{}{}", told.stdout, told.stderr);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let asked = Command::new("kill").arg(self.relay.id().to_string()).status();
+        if !asked.is_ok_and(|status| status.success()) {
+            let _ = self.relay.kill();
+        }
+        let _ = self.relay.wait();
+    }
+}
+
+fn stories() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
+}
+
+/// Where it says that the page is.
+fn address(said: &mut impl BufRead) -> String {
+    let mut lines = Vec::new();
+    for line in said.lines() {
+        let line = line.unwrap();
+        if let Some((_, rest)) = line.split_once("the page are at ") {
+            let end = rest.find(|letter: char| letter.is_whitespace() || letter == '"').unwrap_or(rest.len());
+            return rest[..end].to_owned();
+        }
+        lines.push(line);
+    }
+    panic!("it ended without saying where the page is: {lines:#?}");
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_inspected_redriven_and_seen_delivered() {
+    let world = World::start(Accepts::WhenTold).await;
+    world.enqueue(r#"{"first": true}"#, Some("customer-7"));
+    let hostile = world.enqueue(HOSTILE, None);
+    world.until_dead(2).await;
+    world.tell("redrive.mjs", &[("MESSAGE", &hostile)]).await;
+}
+
+#[tokio::test]
+async fn a_blocked_lane_is_explained_and_its_head_skipped() {
+    let world = World::start(Accepts::WhenTold).await;
+    let head = world.enqueue("1", Some("customer-7"));
+    world.until_dead(1).await;
+    let behind = world.enqueue("2", Some("customer-7"));
+    world.tell("lanes.mjs", &[("MESSAGE", &behind), ("HEAD", &head)]).await;
+}
+
+#[tokio::test]
+async fn a_sink_is_paused_and_resumed_by_who_signs_in() {
+    let world = World::start(Accepts::FromTheStart).await;
+    world.enqueue("1", None);
+    world.tell("sinks.mjs", &[]).await;
+}
+
+#[tokio::test]
+async fn every_view_fits_a_phone_and_a_desk_in_light_and_dark() {
+    let world = World::start(Accepts::WhenTold).await;
+    let long = "a-lane-with-a-name-that-is-far-too-long-for-any-phone-".repeat(4);
+    let message = world.enqueue(HOSTILE, Some(&long));
+    world.until_dead(1).await;
+    world.tell("views.mjs", &[("MESSAGE", &message)]).await;
+}
+
+#[tokio::test]
+async fn what_the_page_computes_is_right() {
+    let told = story(&[Path::new("--test"), &stories().join("pure.test.mjs")], &[]).await;
+    assert!(told.status.success(), "{}{}", told.stdout, told.stderr);
+}

@@ -1,0 +1,118 @@
+// What an operator can order, as questions for the confirmation dialog: each says what it does, counts first where many
+// may be meant, and tells afterwards what was done. Called by the views through `ask`. Nothing here draws.
+
+import { post } from './api.js';
+import { plural } from './format.js';
+
+const letters = (amount) => plural(amount, 'dead letter');
+/** One request takes only so many. */
+const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} left: order again` : '');
+
+/** A filter of the dead letters' listing, as the API wants it in a body: without what is empty. */
+export function deadFilter(query, messageIds) {
+  const names = ['sink', 'namespace', 'topic', 'tenant_id', 'lane', 'reason', 'error_code', 'from', 'to'];
+  const filter = Object.fromEntries(names.filter((name) => query[name]).map((name) => [name, query[name]]));
+  if (messageIds) filter.message_ids = messageIds;
+  return filter;
+}
+
+export function redrive(filter, what) {
+  return {
+    title: `Redrive ${what}?`,
+    says: 'Each is tried again with all its attempts, oldest first. A lane that waited for one goes on when it is delivered.',
+    action: (amount) => (amount === undefined ? 'Redrive' : `Redrive ${letters(amount)}`),
+    counts: ['dead letter matches', 'dead letters match'],
+    prepare: () => post('/api/v1/dead-letters/redrive', { filter, dry_run: true }),
+    run: async () => {
+      const { affected, remaining } = await post('/api/v1/dead-letters/redrive', { filter, dry_run: false });
+      return `${letters(affected)} redriven${left(remaining)}.`;
+    },
+  };
+}
+
+export function discard(filter, what) {
+  return {
+    title: `Discard ${what}?`,
+    says: 'A discarded delivery is gone: it cannot be redriven. A lane that waited for one goes on without it. The message and its attempts stay in the history.',
+    danger: true,
+    typed: true,
+    action: (amount) => (amount === undefined ? 'Discard' : `Discard ${letters(amount)}`),
+    counts: ['dead letter matches', 'dead letters match'],
+    prepare: () => post('/api/v1/dead-letters/discard', { filter, dry_run: true }),
+    run: async () => {
+      const { affected, remaining } = await post('/api/v1/dead-letters/discard', { filter, dry_run: false });
+      return `${letters(affected)} discarded${left(remaining)}.`;
+    },
+  };
+}
+
+export function skip({ sink, lane, depth }) {
+  return {
+    title: `Skip the head of lane ${lane}?`,
+    says: [
+      `The lane goes on for ${sink} without its dead head: ${depth > 1 ? `${plural(depth - 1, 'delivery', 'deliveries')} behind it ${depth === 2 ? 'becomes' : 'become'} due` : 'nothing waits behind it'}.`,
+      'The receiver will see a number missing. The head stays a dead letter, and may be redriven later, out of order.',
+    ],
+    danger: true,
+    action: () => 'Skip the head',
+    run: async () => {
+      await post('/api/v1/lanes/skip', { sink, lane });
+      return `Lane ${lane} goes on for ${sink}.`;
+    },
+  };
+}
+
+export function pause({ sink }) {
+  return {
+    title: `Pause ${sink}?`,
+    says: 'Its messages wait from now on, whichever relay would deliver them and whoever restarts. What is under way is finished. Producers notice nothing.',
+    action: () => 'Pause',
+    run: async () => {
+      await post(`/api/v1/sinks/${encodeURIComponent(sink)}/pause`);
+      return `${sink} is paused.`;
+    },
+  };
+}
+
+export function resume({ sink, pending }) {
+  return {
+    title: `Resume ${sink}?`,
+    says: `Its messages go on: ${plural(pending, 'delivery waits', 'deliveries wait')}. They go out as fast as the sink takes them, or as its rate allows.`,
+    action: () => 'Resume',
+    run: async () => {
+      await post(`/api/v1/sinks/${encodeURIComponent(sink)}/resume`);
+      return `${sink} goes on.`;
+    },
+  };
+}
+
+/** The next microsecond, for a range that holds one moment. */
+export function justAfter(time) {
+  const [, whole, fraction = ''] = /^(.*?)(?:\.(\d+))?Z$/.exec(time) ?? [];
+  if (!whole) return time;
+  const next = Number(fraction.padEnd(6, '0').slice(0, 6)) + 1;
+  if (next < 1_000_000) return `${whole}.${String(next).padStart(6, '0')}Z`;
+  return new Date(Date.parse(`${whole}Z`) + 1_000).toISOString();
+}
+
+export function replay(message, sink) {
+  const body = {
+    sink,
+    from: message.enqueued_at,
+    to: justAfter(message.enqueued_at),
+    namespace: message.namespace,
+    topic: message.topic,
+  };
+  return {
+    title: `Replay to ${sink}?`,
+    says: 'What was delivered is delivered again: the receiver sees it a second time, under the same id. Messages of this topic that were enqueued in the same transaction are meant as well.',
+    danger: true,
+    counts: ['message matches', 'messages match'],
+    action: (amount) => (amount === undefined ? 'Replay' : `Replay ${plural(amount, 'message')}`),
+    prepare: () => post('/api/v1/replay', { ...body, dry_run: true }),
+    run: async () => {
+      const { affected } = await post('/api/v1/replay', { ...body, dry_run: false });
+      return `${plural(affected, 'message')} will be delivered to ${sink} again.`;
+    },
+  };
+}

@@ -1,0 +1,86 @@
+// Messages, newest first, found by what is known about them. Pages go on by the last id, so that they neither slow down
+// nor shift while messages come in. Reads only.
+
+import { html, useEffect, useState } from '../vendor/htm-preact.js';
+import { get } from '../api.js';
+import { Filters } from '../filters.js';
+import { count } from '../format.js';
+import { useData, useSession, useTitle } from '../hooks.js';
+import { Message, Nothing, Problem, State, Table, Time, Waiting } from '../parts.js';
+import { link } from '../router.js';
+
+const LIMIT = 50;
+const STATES = ['pending', 'leased', 'dead', 'delivered'];
+
+export function Messages({ route: { query } }) {
+  useTitle('Messages');
+  const { overview } = useSession();
+  const [pages, setPages] = useState([]);
+  const filter = JSON.stringify(query);
+  useEffect(() => setPages([]), [filter]);
+  const before = pages.at(-1);
+  const messages = useData(
+    (signal) => get('/api/v1/messages', { ...query, before, limit: LIMIT }, signal),
+    `${filter} ${before ?? ''}`,
+  );
+  const fields = [
+    { name: 'state', label: 'State', options: STATES },
+    { name: 'topic', label: 'Topic' },
+    { name: 'sink', label: 'Sink', suggestions: overview?.sinks.map((sink) => sink.sink) },
+    { name: 'lane', label: 'Lane' },
+    { name: 'namespace', label: 'Namespace', more: true },
+    { name: 'tenant_id', label: 'Tenant', more: true, placeholder: 'UUID' },
+    { name: 'from', label: 'Enqueued from', time: true, more: true },
+    { name: 'to', label: 'Enqueued before', time: true, more: true },
+  ];
+  const page = messages.data;
+  return html`<div class="head"><h1>Messages</h1><p class="muted">Newest first; one line for each delivery that has not ended, one for what was delivered everywhere.</p></div>
+    <${Filters} path="messages" fields=${fields} query=${query} />
+    <${Problem} error=${messages.error} retry=${messages.reload} />
+    ${messages.loading && html`<${Waiting} rows=${10} />`}
+    ${page && (page.items.length ? html`<${List} items=${page.items} />` : html`<${Empty} more=${page.next} query=${query} />`)}
+    ${
+      page &&
+      html`<div class="pager">
+      ${pages.length > 0 && html`<button type="button" onClick=${() => setPages(pages.slice(0, -1))}>← Newer</button>`}
+      <button type="button" onClick=${messages.reload}>Refresh</button>
+      ${page.next && html`<button type="button" onClick=${() => setPages([...pages, page.next])}>Older →</button>`}
+    </div>`
+    }`;
+}
+
+function Empty({ more, query }) {
+  if (more)
+    return html`<${Nothing}>None among the messages looked at. A search looks at a bounded number: go on with "Older".<//>`;
+  return html`<${Nothing}>${Object.keys(query).length ? 'No message is like this.' : 'There are no messages yet.'}<//>`;
+}
+
+function List({ items }) {
+  const columns = [
+    { label: 'Message', cell: (item) => html`<${Message} id=${item.message_id} />` },
+    { label: 'State', cell: (item) => html`<${State} of=${item.state} />` },
+    { label: 'Topic', name: (item) => item.topic, cell: (item) => item.topic },
+    {
+      label: 'Namespace',
+      name: (item) => item.namespace,
+      cell: (item) => html`<span class="muted">${item.namespace}</span>`,
+    },
+    {
+      label: 'Lane',
+      name: (item) => item.lane,
+      cell: (item) =>
+        item.lane
+          ? html`<a href=${link('messages', { lane: item.lane })}>${item.lane}</a> <span class="muted">#${item.sequence_id}</span>`
+          : html`<span class="muted">–</span>`,
+    },
+    {
+      label: 'Sink',
+      name: (item) => item.sink,
+      cell: (item) => item.sink || html`<span class="muted">everywhere</span>`,
+    },
+    { label: 'Attempts', number: true, cell: (item) => count(item.attempt_no) },
+    { label: 'Due', cell: (item) => html`<${Time} at=${item.due_at} />` },
+    { label: 'Enqueued', cell: (item) => html`<${Time} at=${item.enqueued_at} />` },
+  ];
+  return html`<${Table} label="Messages" columns=${columns} rows=${items} rowKey=${(item) => `${item.message_id} ${item.sink ?? ''}`} />`;
+}

@@ -1,0 +1,11 @@
+-- What the server is and how safe a commit is in it. Any role may ask.
+select current_setting('server_version_num')::integer as version,
+       current_setting('server_version') as version_text,
+       current_setting('fsync') as fsync,
+       current_setting('full_page_writes') as full_page_writes,
+       current_setting('synchronous_commit') as synchronous_commit,
+       current_setting('autovacuum') as autovacuum,
+       current_setting('track_counts') as track_counts,
+       pg_is_in_recovery() as is_standby,
+       current_user::text as role,
+       clock_timestamp() as now

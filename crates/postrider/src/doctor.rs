@@ -1,0 +1,123 @@
+//! What hurts an outbox, looked for: in the server, in the schema, in the file, in what waits. Each finding says what was
+//! seen, why it matters and how to mend it. Called by `postrider doctor`; looks only, and mends nothing.
+
+mod backlog;
+#[cfg(feature = "postgres")]
+mod drift;
+#[cfg(feature = "postgres")]
+mod grants;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+mod server;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+pub use backlog::backlog;
+#[cfg(feature = "postgres")]
+pub use postgres::postgres;
+#[cfg(feature = "sqlite")]
+pub use sqlite::sqlite;
+
+/// How a finding is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// It will hurt.
+    Warning,
+    /// It hurts.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, in one stable word, such as `old_transaction`.
+    pub check: &'static str,
+    /// How it is to be taken.
+    pub level: Level,
+    /// What was seen.
+    pub seen: String,
+    /// Why it matters; empty where it is as it should be.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub why: &'static str,
+    /// SQL or a command that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn ok(check: &'static str, seen: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, seen: seen.into(), why: "", fix: None }
+    }
+
+    /// Something to say about it.
+    pub fn new(check: &'static str, level: Level, seen: impl Into<String>, why: &'static str) -> Self {
+        Self { check, level, seen: seen.into(), why, fix: None }
+    }
+
+    /// What mends it.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// It could not be looked at: no reason to stop.
+    fn unseen(check: &'static str, error: &Error) -> Self {
+        let seen = format!("cannot be looked at: {}", error.in_short());
+        if matches!(error, Error::Denied { .. }) {
+            let fix = "run it as a member of the role outbox_control (see `postrider migrate roles`) and of pg_monitor";
+            return Self::new(check, Level::Note, seen, "a role with more rights sees more").fix(fix);
+        }
+        Self::new(check, Level::Warning, seen, "nobody knows how it stands")
+    }
+}
+
+/// From when on something is said. The defaults suit an outbox that delivers within minutes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// A transaction older than this keeps too many dead rows; twelve times as old is bad.
+    pub old_transaction: Duration,
+    /// Something due for longer than this is late.
+    pub late: Duration,
+    /// The clocks of this machine and of the database differ by more than this.
+    pub clock_skew: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            old_transaction: Duration::from_mins(5),
+            late: Duration::from_mins(5),
+            clock_skew: Duration::from_secs(2),
+        }
+    }
+}
+
+/// `12s`, `5m`, `2h`, `3d`: one unit is enough here.
+fn words(seconds: f64) -> String {
+    let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// `1 message`, `12 messages`.
+fn counted(number: i64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
