@@ -8,6 +8,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("postrider", &[]),
     ("demo", &["demo"]),
     ("run", &["run"]),
+    ("serve", &["serve"]),
     ("drain", &["drain"]),
     ("check", &["check"]),
     ("config", &["config"]),
