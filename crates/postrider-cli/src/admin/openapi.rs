@@ -10,7 +10,8 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::schema::Type;
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -23,6 +24,8 @@ use super::{assets, audit, dead_letters, guard, health, lanes, messages, overvie
 
 /// The name of the way to come in.
 const BEARER: &str = "token";
+/// The parameter that chooses a database.
+const DATABASE: &str = "database";
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -88,7 +91,8 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         routes = routes.merge(more);
         document.merge(part);
     }
-    let document = finish(document).to_json().unwrap_or_default();
+    let names: Vec<String> = admin.databases.iter().map(|database| database.name.clone()).collect();
+    let document = finish(document, &names).to_json().unwrap_or_default();
     let document = ([(header::CONTENT_TYPE, "application/json")], document);
     routes
         .route("/api/openapi.json", get(async move || document.clone().into_response()))
@@ -105,7 +109,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
 }
 
 /// What all endpoints have in common is written into each of them here.
-fn finish(endpoints: OpenApi) -> OpenApi {
+fn finish(endpoints: OpenApi, databases: &[String]) -> OpenApi {
     let mut document = Document::openapi();
     document.merge(endpoints);
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
@@ -114,6 +118,7 @@ fn finish(endpoints: OpenApi) -> OpenApi {
         let asks = path.starts_with("/api/v1/");
         for operation in operations(item) {
             add_refusals(operation, asks);
+            name_databases(operation, databases);
         }
     }
     document
@@ -147,5 +152,13 @@ fn add_refusals(operation: &mut Operation, asks: bool) {
         let content = ContentBuilder::new().schema(Some(schema)).build();
         let response = ResponseBuilder::new().description(description).content("application/json", content).build();
         operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
+    }
+}
+
+/// Which databases there are is known only now.
+fn name_databases(operation: &mut Operation, databases: &[String]) {
+    for parameter in operation.parameters.iter_mut().flatten().filter(|parameter| parameter.name == DATABASE) {
+        let known = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(databases)).build();
+        parameter.schema = Some(known.into());
     }
 }

@@ -17,12 +17,8 @@ const ARGUMENTS: &[&str] = &[
     "--phases",
     "examples,coverage,fuzzing",
     "--max-examples",
-    "15",
-    "--seed",
-    "1",
+    "5",
     "--generation-deterministic",
-    "--generation-database",
-    "none",
     "--no-color",
 ];
 
