@@ -40,8 +40,9 @@ fn file(path: &str, headers: &HeaderMap) -> Response {
 
 /// Sixteen bytes of the content's hash.
 fn tag(file: &EmbeddedFile) -> String {
-    let digits = file.metadata.sha256_hash().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("\"{digits}\"")
+    let hash = file.metadata.sha256_hash();
+    let hash = hash.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes));
+    format!("\"{hash:032x}\"")
 }
 
 fn is_among(given: &HeaderValue, tag: &str) -> bool {

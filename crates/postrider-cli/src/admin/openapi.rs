@@ -1,4 +1,4 @@
-//! Every endpoint with what it demands of its caller, and the OpenAPI document that is made from the same list. An
+//! Every endpoint with what it demands of its caller, and the `OpenAPI` document that is made from the same list. An
 //! endpoint that is not here is not served.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use axum::response::IntoResponse as _;
 use axum::routing::get;
 use axum::{Router, middleware};
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::schema::Type;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
@@ -157,8 +157,13 @@ fn add_refusals(operation: &mut Operation, asks: bool) {
 
 /// Which databases there are is known only now.
 fn name_databases(operation: &mut Operation, databases: &[String]) {
-    for parameter in operation.parameters.iter_mut().flatten().filter(|parameter| parameter.name == DATABASE) {
-        let known = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(databases)).build();
-        parameter.schema = Some(known.into());
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.name == DATABASE
+        {
+            let names = databases.iter().map(String::as_str);
+            let known = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).build();
+            parameter.schema = Some(known.into());
+        }
     }
 }

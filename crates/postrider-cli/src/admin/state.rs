@@ -75,11 +75,8 @@ impl Served {
 
 /// What the store answers, if it does so in time.
 pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    match timeout(STORE_TIMEOUT, question).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => {
-            let words = format!("the database took longer than {}", humane::span(STORE_TIMEOUT));
-            Err(ApiError::unavailable(words))
-        }
-    }
+    let answer = timeout(STORE_TIMEOUT, question)
+        .await
+        .map_err(|_| ApiError::unavailable(format!("the database took longer than {}", humane::span(STORE_TIMEOUT))))?;
+    Ok(answer?)
 }

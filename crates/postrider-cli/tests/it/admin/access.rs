@@ -1,5 +1,7 @@
 //! Every endpoint in one table: what it demands of whoever calls, and what it says to each kind of caller.
 
+use std::fmt::Write as _;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -92,8 +94,8 @@ fn endpoints() -> Vec<Endpoint> {
 
 fn ask(server: &Server, endpoint: &Endpoint, token: Option<&str>) -> reqwest::RequestBuilder {
     let request = server.request(endpoint.method.clone(), endpoint.path);
-    let request = endpoint.body.iter().fold(request, |request, body| request.json(body));
-    token.into_iter().fold(request, |request, token| request.bearer_auth(token))
+    let request = endpoint.body.iter().fold(request, reqwest::RequestBuilder::json);
+    token.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth)
 }
 
 /// A message, a dead letter in a lane that waits for it, and the paths that need them.
@@ -278,7 +280,7 @@ async fn secrets_are_in_no_answer_and_in_no_log() {
         for endpoint in &endpoints {
             for token in [OPERATE, READ, "hunter4-is-wrong"] {
                 let reply = send(ask(&server, endpoint, Some(token))).await;
-                answers.push_str(&format!("{:?} {}", reply.headers, reply.text));
+                write!(answers, "{:?} {}", reply.headers, reply.text).unwrap();
             }
         }
         let log = server.stop();

@@ -120,12 +120,12 @@ async fn there_is_room_for_so_many_requests() {
         assert_eq!(&begun, b"HTTP/1.1 100 Continue\r\n\r\n");
         stream
     };
-    let held: Vec<TcpStream> = (0..64).map(|_| hold()).collect();
+    let waiting: Vec<TcpStream> = (0..64).map(|_| hold()).collect();
     let reply = server.get("/api/v1/sync/state").await;
     assert_eq!(reply.header("retry-after"), "5");
     assert_eq!(reply.refused(429), "TOO_MANY_REQUESTS");
     assert_eq!(server.get("/api/health").await.status, 200);
-    drop(held);
+    drop(waiting);
     until("there is room again", async || server.get("/api/v1/sync/state").await.status == 200).await;
 }
 

@@ -1,4 +1,4 @@
-//! Requests made up from the OpenAPI document, right ones and wrong ones, against a real process: none may fail it, and every
+//! Requests made up from the `OpenAPI` document, right ones and wrong ones, against a real process: none may fail it, and every
 //! answer must be one that the document promises. Made by schemathesis, a Python program of the tests' cache directory
 //! (scripts/setup puts it there).
 

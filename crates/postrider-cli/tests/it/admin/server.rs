@@ -1,5 +1,6 @@
 //! A `postrider run` or `postrider serve` that listens on a port of its own, and how it is asked.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::{Outbox, command};
 
 /// What a test waits for at most: for a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const OPERATE: &str = "hunter2-may-operate";
 pub(crate) const READ: &str = "hunter3-may-look";
@@ -109,7 +110,7 @@ impl Server {
         let all = Arc::clone(&said);
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                all.lock().unwrap().push_str(&format!("{line}\n"));
+                writeln!(all.lock().unwrap(), "{line}").unwrap();
                 // After the test has heard enough, nobody waits for the rest.
                 drop(tell.send(line));
             }
@@ -124,10 +125,10 @@ impl Server {
     /// The next line with this in it.
     pub(crate) fn hear(&self, words: &str) -> String {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(words) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("{words:?} was never said:\n{}", self.said()),
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("{words:?} was never said:\n{}", self.said()));
+            if line.contains(words) {
+                return line;
             }
         }
     }

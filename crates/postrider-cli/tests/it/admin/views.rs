@@ -36,7 +36,7 @@ async fn a_message_is_enqueued_found_and_shown() {
         let id = first["message_id"].as_str().unwrap();
 
         for (query, found) in [
-            ("".to_owned(), 1),
+            (String::new(), 1),
             ("?state=pending&namespace=shop&topic=order.placed&lane=order-7&sink=default".to_owned(), 1),
             (format!("?tenant_id={tenant}&from=2020-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"), 1),
             ("?state=delivered".to_owned(), 0),
