@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::support::{command, run, sql};
 
 const TOKEN: &str = "the-operators-token";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Tries everything a message can try in a page, and carries a number that JavaScript cannot hold.
 const HOSTILE: &str = r#"{"note": "<img src=x onerror=\"window.pwned = 1; alert(1)\"></script><script>window.pwned = 2</script>", "n": 12345678901234567890}"#;
@@ -34,7 +34,11 @@ enum Accepts {
 /// Refuses with 422, which is final, until it accepts: from the start, or once it is told to at `/accept`.
 async fn receiver(accepts: Accepts) -> String {
     async fn take(State(accepts): State<Arc<AtomicBool>>) -> (StatusCode, &'static str) {
-        if accepts.load(Ordering::SeqCst) { (StatusCode::OK, "thanks") } else { (StatusCode::UNPROCESSABLE_ENTITY, "no") }
+        if accepts.load(Ordering::SeqCst) {
+            (StatusCode::OK, "thanks")
+        } else {
+            (StatusCode::UNPROCESSABLE_ENTITY, "no")
+        }
     }
     async fn accept(State(accepts): State<Arc<AtomicBool>>) {
         accepts.store(true, Ordering::SeqCst);
