@@ -29,6 +29,7 @@ fn sink(name: &str, paused: bool, numbers: [i64; 5], oldest: f64, per_second: Op
     let status = SinkStatus {
         sink: name.to_owned(),
         paused,
+        on_dead: postrider::OnDead::Park,
         pending,
         due,
         leased,
