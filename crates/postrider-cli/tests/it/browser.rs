@@ -34,7 +34,11 @@ enum Accepts {
 /// Refuses with 422, which is final, until it accepts: from the start, or once it is told to at `/accept`.
 async fn receiver(accepts: Accepts) -> String {
     async fn take(State(accepts): State<Arc<AtomicBool>>) -> (StatusCode, &'static str) {
-        if accepts.load(Ordering::SeqCst) { (StatusCode::OK, "thanks") } else { (StatusCode::UNPROCESSABLE_ENTITY, "no") }
+        if accepts.load(Ordering::SeqCst) {
+            (StatusCode::OK, "thanks")
+        } else {
+            (StatusCode::UNPROCESSABLE_ENTITY, "no")
+        }
     }
     async fn accept(State(accepts): State<Arc<AtomicBool>>) {
         accepts.store(true, Ordering::SeqCst);
