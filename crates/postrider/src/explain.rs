@@ -118,7 +118,7 @@ impl<'a> Case<'a> {
             let advice = format!("correct the cause and redrive it: {again}; or give it up: {never}");
             return self.because("DEAD", format!("nobody tries it again by itself{failed}"), advice);
         };
-        let skip = command(&["lanes", "skip", "--sink", self.sink, "--lane", lane]);
+        let skip = command(&["lanes", "skip", self.sink, lane]);
         let why = format!("nobody tries it again by itself, and its lane {lane:?} waits for it{failed}");
         let advice = format!(
             "correct the cause and redrive it: {again}; or let the lane go on without it: {skip}; or give it up: {never}"
@@ -186,7 +186,7 @@ impl<'a> Case<'a> {
         let advice = format!(
             "redrive that one: {}; or let the lane go on without it: {}",
             command(&["dlq", "redrive", &head.message_id.to_string(), "--sink", self.sink]),
-            command(&["lanes", "skip", "--sink", self.sink, "--lane", self.lane()])
+            command(&["lanes", "skip", self.sink, self.lane()])
         );
         Some(self.because("LANE_PARKED", why, advice))
     }

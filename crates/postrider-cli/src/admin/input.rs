@@ -3,7 +3,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -34,14 +36,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|rejection| {
-            let words = rejection.body_text();
-            let words = words.strip_prefix("Failed to deserialize query string: ").unwrap_or(&words);
-            ApiError::new(
-                StatusCode::BAD_REQUEST,
-                "INVALID_PARAMETER",
-                format!("the parameters cannot be used: {words}"),
-            )
-            .hint("see /api/openapi.json for what may be asked")
+            let words = reason("the parameters cannot be used", &rejection.body_text());
+            ApiError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", words)
+                .hint("see /api/openapi.json for what may be asked")
         })?;
         Ok(Self(asked))
     }
@@ -71,11 +68,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
         if body.is_empty() {
             return Err(ApiError::invalid("there is no body: send JSON"));
         }
-        serde_json::from_slice(&body).map(Self).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data => ApiError::invalid(format!("the body cannot be used: {error}")),
-            _ => ApiError::new(StatusCode::BAD_REQUEST, "INVALID_JSON", format!("the body is not JSON: {error}")),
+        Json::from_bytes(&body).map(|Json(sent)| Self(sent)).map_err(|rejection| match rejection {
+            JsonRejection::JsonDataError(error) => {
+                ApiError::invalid(reason("the body cannot be used", &error.body_text()))
+            }
+            other => {
+                let words = reason("the body is not JSON", &other.body_text());
+                ApiError::new(StatusCode::BAD_REQUEST, "INVALID_JSON", words)
+            }
         })
     }
+}
+
+/// What is wrong with which part, without the preamble of whoever noticed.
+fn reason(what: &str, words: &str) -> String {
+    format!("{what}: {}", words.split_once(": ").map_or(words, |(_, reason)| reason))
 }
 
 /// An id as it stands in the path.

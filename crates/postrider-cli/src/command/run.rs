@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_relay::RelayOptions;
+use sd_notify::NotifyState;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::deliver::{self, Delivery, DeliveryOptions, Plan};
 use crate::admin::{self, Served};
@@ -123,6 +124,7 @@ impl Prepared {
         for note in &notes {
             info!("{note}");
         }
+        let bound = admin::bind(admin).await?;
         for relay in &relays {
             relay.announce(&plan.options).await;
         }
@@ -130,7 +132,8 @@ impl Prepared {
         if let Some(closed) = made.closed {
             stop_without_reader(closed, shutdown.clone());
         }
-        let serving = admin::bind(admin).await?.map(|bound| bound.serve(served, shutdown.clone()));
+        let serving = bound.map(|bound| bound.serve(served, shutdown.clone()));
+        tell_service_manager(shutdown.clone());
         let ended = deliver_all(relays, shutdown).await;
         if let Some(serving) = serving {
             serving.close().await;
@@ -157,6 +160,20 @@ impl Running {
             "delivering"
         );
     }
+}
+
+/// Says to whoever started this as a service, if they asked, that it delivers, and later that it stops.
+fn tell_service_manager(shutdown: CancellationToken) {
+    let tell = |state| {
+        if let Err(error) = sd_notify::notify(&[state]) {
+            warn!(%error, "the service manager asked to be told, and cannot be: see NOTIFY_SOCKET");
+        }
+    };
+    tell(NotifyState::Ready);
+    tokio::spawn(async move {
+        shutdown.cancelled().await;
+        tell(NotifyState::Stopping);
+    });
 }
 
 fn stop_without_reader(closed: CancellationToken, shutdown: CancellationToken) {

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::support::{command, run, sql};
 
 const TOKEN: &str = "the-operators-token";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Tries everything a message can try in a page, and carries a number that JavaScript cannot hold.
 const HOSTILE: &str = r#"{"note": "<img src=x onerror=\"window.pwned = 1; alert(1)\"></script><script>window.pwned = 2</script>", "n": 12345678901234567890}"#;

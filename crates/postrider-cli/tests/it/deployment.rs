@@ -126,7 +126,7 @@ fn the_image_is_made_of_what_is_there() {
     assert!(text.contains("\nUSER 10001"), "it runs without rights");
 }
 
-/// Proves H6, H8: every job of the pg_cron recipe is a statement that this outbox takes.
+/// Proves H6, H8: every job of the `pg_cron` recipe is a statement that this outbox takes.
 #[tokio::test]
 async fn every_scheduled_statement_works() {
     let database = postrider_testkit::database().await;

@@ -123,6 +123,7 @@ pub async fn dead_letters_are_listed_in_pages<F: Fixture>() {
             let Some(last) = page.last() else { break };
             after = Some(key(last));
             read.extend(page);
+            assert!(read.len() <= all.len(), "something is told twice: {read:?}");
         }
         assert_eq!(read, all, "in pages of {limit}");
     }

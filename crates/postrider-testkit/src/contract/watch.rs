@@ -228,17 +228,19 @@ fn reported(worker_id: &str, sink: &str, every: Duration) -> RelayReport {
     RelayReport { worker_id: worker_id.to_owned(), version: "1.2.3".to_owned(), every, sinks: vec![sink] }
 }
 
-/// Waits until a relay is missed.
+/// Waits until a relay is missed: not before three of its intervals are over, and as soon as they are.
 async fn until_silent(hand: &Hand, worker_id: &str) {
     loop {
+        let before = hand.now().await.expect("now");
         let relays = hand.relays().await.expect("relays");
-        let late = relays.iter().find(|relay| relay.report.worker_id == worker_id).expect("it is there");
-        if late.silent {
-            let now = hand.now().await.expect("now");
-            assert!(late.reported_at + 3 * HURRY <= now, "not before three intervals are over");
+        let relay = relays.iter().find(|relay| relay.report.worker_id == worker_id).expect("it is there");
+        let late_at = relay.reported_at + 3 * HURRY;
+        if relay.silent {
+            assert!(late_at <= hand.now().await.expect("now"), "too early");
             return;
         }
-        hand.until(late.reported_at + 3 * HURRY).await;
+        assert!(before <= late_at, "nobody misses it");
+        hand.until(late_at).await;
     }
 }
 

@@ -199,7 +199,7 @@ fn facts_have_their_code_and_words() {
         ),
         (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
         (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
-        (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip --sink web --lane 'a b'`"),
+        (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip web 'a b'`"),
         (
             leased_until(ahead(40)),
             "LEASED",

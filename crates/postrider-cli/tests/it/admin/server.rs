@@ -25,6 +25,7 @@ pub(crate) const READ: &str = "hunter3-may-look";
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    client: Client,
     lines: Receiver<String>,
     said: Arc<Mutex<String>>,
     _directory: TempDir,
@@ -85,7 +86,8 @@ impl Server {
 
     /// `postrider run` with both tokens.
     pub(crate) fn run(outbox: &Outbox, args: &[&str]) -> Self {
-        Self::start(outbox, &[&["run", "--listen", "127.0.0.1:0"], args].concat(), &tokens())
+        let config = format!("{}[sinks.default.stdout]\n", tokens());
+        Self::start(outbox, &[&["run", "--listen", "127.0.0.1:0"], args].concat(), &config)
     }
 
     /// Started with this configuration, and listening.
@@ -112,7 +114,7 @@ impl Server {
                 drop(tell.send(line));
             }
         });
-        let mut server = Self { child, url: String::new(), lines, said, _directory: directory };
+        let mut server = Self { child, url: String::new(), client: client(), lines, said, _directory: directory };
         let line = server.hear("http://");
         let (_, address) = line.split_once("http://").unwrap();
         server.url = format!("http://{}", address.split_whitespace().next().unwrap()).replace("0.0.0.0", "127.0.0.1");
@@ -136,7 +138,7 @@ impl Server {
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        client().request(method, format!("{}{path}", self.url)).timeout(PATIENCE)
+        self.client.request(method, format!("{}{path}", self.url)).timeout(PATIENCE)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
@@ -182,7 +184,7 @@ pub(crate) async fn send(request: RequestBuilder) -> Reply {
     Reply { status, headers, text: response.text().await.unwrap() }
 }
 
-pub(crate) fn client() -> Client {
+fn client() -> Client {
     // The second time it is there already.
     drop(rustls::crypto::ring::default_provider().install_default());
     Client::builder().build().unwrap()
