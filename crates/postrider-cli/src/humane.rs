@@ -51,7 +51,9 @@ impl Moment {
     pub(crate) fn resolve(self, now: SystemTime) -> SystemTime {
         match self {
             Self::At(time) => time,
-            Self::Ago(duration) => now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH),
+            Self::Ago(duration) => {
+                now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
+            }
         }
     }
 }

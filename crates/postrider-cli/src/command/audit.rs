@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(told(r#"{"action":"pause","sink":"orders"}"#), "sink=orders");
         assert_eq!(
             told(r#"{"action":"redrive","which":{"sink":"a","message_ids":["x","y"]},"at_most":10,"to":null}"#),
-            "sink=a message_ids=2 of them at_most=10"
+            "at_most=10 message_ids=2 of them sink=a"
         );
     }
 }

@@ -89,7 +89,10 @@ test('lengths of time are told in at most two units', () => {
   assert.equal(duration(null), '–');
   assert.equal(relative(new Date(Date.now() - 65_000).toISOString()), '1 min ago');
   assert.equal(relative(new Date(Date.now() + 125_000).toISOString()), 'in 2 min');
-  assert.deepEqual([rate(0), rate(0.025), rate(4.24), rate(1_234.4), rate(null)], ['0', '0.025', '4.2', '1,234', '–']);
+  assert.deepEqual(
+    [rate(0), rate(0.0003), rate(0.25), rate(4.24), rate(1_234.4), rate(null)],
+    ['0', '<0.01', '0.25', '4.2', '1,234', '–'],
+  );
   assert.deepEqual([bytes(12), bytes(2_048)], ['12 B', '2.0 KiB']);
 });
 

@@ -19,9 +19,10 @@ export const count = (value) => (value === null || value === undefined ? '–' :
 /** `1 lane`, `3 lanes`. */
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
-/** A rate with as many digits as help: 0.025, 4.2, 118. */
+/** A rate with as many digits as help: 0.25, 4.2, 118. */
 export function rate(value) {
   if (value === null || value === undefined) return '–';
+  if (value > 0 && value < 0.01) return '<0.01';
   if (value < 1) return String(Number(value.toPrecision(2)));
   return value < 10 ? value.toFixed(1) : grouped.format(Math.round(value));
 }

@@ -75,6 +75,10 @@ export function Problem({ error, retry }) {
   </div>`;
 }
 
+/** A sentence of the server, with the commands in it set as such. */
+export const Words = ({ text }) =>
+  html`${text.split('`').map((part, index) => (index % 2 ? html`<code key=${index}>${part}</code>` : part))}`;
+
 export const Nothing = ({ children }) => html`<p class="nothing">${children}</p>`;
 
 /** Bars in the place of what is being fetched, so that nothing jumps. */

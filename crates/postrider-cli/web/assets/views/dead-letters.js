@@ -147,7 +147,7 @@ function Letters({ page, query, ask }) {
       name: (letter) => letter.lane,
       cell: (letter) =>
         letter.lane
-          ? html`<a href=${link('lanes', { lane: letter.lane })}>${letter.lane}</a>${letter.parked && html` <${State} of="parked" />`}`
+          ? html`${letter.parked && html`<${State} of="parked" /> `}<a href=${link('lanes', { lane: letter.lane })}>${letter.lane}</a>`
           : html`<span class="muted">–</span>`,
     },
     {

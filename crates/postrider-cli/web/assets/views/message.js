@@ -6,7 +6,7 @@ import { get, getExact } from '../api.js';
 import { count, relative } from '../format.js';
 import { REFRESH_MS, useData, useSession, useTitle } from '../hooks.js';
 import { discard, redrive, replay } from '../orders.js';
-import { Copy, Message, Order, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting } from '../parts.js';
+import { Copy, Message, Order, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting, Words } from '../parts.js';
 import { Payload } from '../payload.js';
 import { link } from '../router.js';
 import { Timeline } from '../timeline.js';
@@ -64,7 +64,7 @@ function Explain({ message, explanation }) {
     ${explanation.deliveries.map(
       (reason) => html`<div key=${reason.sink} class="reason">
       <p class="reason-head"><strong>${reason.sink}</strong> <${State} of=${reason.code} /></p>
-      <div class="reason-words"><p>${reason.why}</p>${reason.advice && html`<p class="advice">${reason.advice}</p>`}
+      <div class="reason-words"><p><${Words} text=${reason.why} /></p>${reason.advice && html`<p class="advice"><${Words} text=${reason.advice} /></p>`}
         ${reason.behind && html`<p>Waits behind <${Message} id=${reason.behind} /></p>`}</div>
       <p class="orders">
         ${
