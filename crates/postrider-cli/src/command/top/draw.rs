@@ -198,8 +198,11 @@ fn oldest(sink: &Sink) -> String {
     humane::age(SystemTime::UNIX_EPOCH + age, SystemTime::UNIX_EPOCH)
 }
 
-/// `0/s`, `0.4/s`, `12/s`, `1,234/s`.
+/// `0/s`, `<0.1/s`, `0.4/s`, `12/s`, `1,234/s`.
 fn per_second(rate: f64) -> String {
+    if rate > 0.0 && rate < 0.1 {
+        return "<0.1/s".to_owned();
+    }
     if rate > 0.0 && rate < 10.0 {
         return format!("{rate:.1}/s");
     }
@@ -245,7 +248,8 @@ fn draw_lanes(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View)
 fn lane_row(lane: &LaneStatus, now: SystemTime, colour: bool) -> Row<'static> {
     let note = match lane.state {
         LaneState::Parked => "parked".to_owned(),
-        _ => lanes::note(lane, now),
+        // Half a screen is narrow.
+        _ => lanes::note(lane, now).trim_start_matches("due ").to_owned(),
     };
     Row::new(vec![
         left(&lane.sink, Style::new()),
