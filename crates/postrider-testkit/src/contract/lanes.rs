@@ -112,7 +112,11 @@ pub async fn a_dead_head_parks_until_redriven<F: Fixture>() {
     hand.fail(&hand.take(1).await).await;
     assert_eq!(hand.take(10).await.len(), 0);
     let status = hand.status_of("default").await;
-    assert_eq!((status.pending, status.due, status.dead, status.parked_lanes), (2, 0, 1, 1), "what stands behind is not due");
+    assert_eq!(
+        (status.pending, status.due, status.dead, status.parked_lanes),
+        (2, 0, 1, 1),
+        "what stands behind is not due"
+    );
     assert_eq!(hand.stands(all[0]).await, ["default dead"]);
     assert_eq!(hand.redrive_all().await, 1);
     assert_eq!(hand.status_of("default").await.parked_lanes, 0);
