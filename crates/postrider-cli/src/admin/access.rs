@@ -18,7 +18,7 @@ use crate::config::admin::{AdminConfig, AdminToken, Role};
 /// What a group of endpoints demands of whoever calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
-    /// To look; on a loopback address without a token.
+    /// To look; without a token where only this machine can.
     Look,
     /// To look at what only operators see: a token everywhere, and the endpoints can be off.
     AdminLook,
@@ -67,7 +67,7 @@ impl Access {
             ));
         }
         let Some(given) = headers.get(header::AUTHORIZATION) else {
-            if demand == Demand::Look && self.loopback {
+            if demand == Demand::Look && self.loopback && (self.tokens.is_empty() || !self.for_others(headers)) {
                 return Ok(Caller { name: None, role: None, address });
             }
             return Err(self.no_token());
@@ -84,6 +84,15 @@ impl Access {
                 .hint("use a token with role = \"operate\""));
         }
         Ok(Caller { name: Some(token.name.clone()), role: Some(token.role), address })
+    }
+
+    /// Whether a proxy on this machine may be asking for somebody else: it says so, or it was called by a name.
+    fn for_others(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        headers.contains_key(header::FORWARDED)
+            || headers.contains_key("x-forwarded-for")
+            || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Looks at all of them, whichever it is.

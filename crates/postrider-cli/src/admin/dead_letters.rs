@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::orders::{self, Act};
+use super::orders::{self, Act, Ordered};
 use super::state::{Admin, in_time};
 use super::sync::AnyQuery;
 
@@ -123,6 +123,8 @@ pub(super) struct ActDocument {
     /// How many are left because one request does not take more.
     remaining: u64,
     dry_run: bool,
+    /// Of a dry run: those were counted that died before. As `filter.to` of the order, it means the same ones.
+    to: Option<Time>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -253,11 +255,13 @@ async fn act(admin: &Admin, caller: &Caller, query: &AnyQuery, act: Act, body: A
     let filter = filter.check()?;
     if dry_run {
         let filter = orders::dead_now(database, filter).await?;
+        let to = filter.died_to.map(Time::from);
         let matching = in_time(database.store.count_dead(&filter)).await?;
-        return Ok(Json(ActDocument { matching, affected: 0, remaining: matching, dry_run }));
+        return Ok(Json(ActDocument { matching, affected: 0, remaining: matching, dry_run, to }));
     }
     let done = orders::until_done(database, &caller.actor(), act, filter).await?;
-    Ok(Json(ActDocument { matching: done.matching, affected: done.affected, remaining: done.remaining, dry_run }))
+    let Ordered { matching, affected, remaining } = done;
+    Ok(Json(ActDocument { matching, affected, remaining, dry_run, to: None }))
 }
 
 impl FilterBody {

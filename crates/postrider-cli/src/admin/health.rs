@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -18,6 +19,8 @@ use crate::{humane, output, telemetry};
 
 /// How long each store may take to say that it is there.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Anybody may ask, so one at a time does: no more than one connection of a store is used for it.
+static READY: Semaphore = Semaphore::const_new(1);
 
 /// The media type that Prometheus asks for.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -69,6 +72,8 @@ async fn unready(admin: &Admin) -> Option<String> {
     if admin.stopping.is_cancelled() {
         return Some("stopping".to_owned());
     }
+    // It is never closed; if it were, nobody would have to wait.
+    let _turn = READY.acquire().await;
     let mut asked = JoinSet::new();
     for database in &admin.databases {
         let (name, store) = (database.name.clone(), Arc::clone(&database.store));

@@ -17,7 +17,10 @@ use crate::humane;
 
 /// Requests that are being answered at once; the next is asked to come again.
 pub(super) const MAX_REQUESTS: usize = 64;
-/// How long the store may take for one question.
+/// Questions to the stores at once: fewer than a store has connections, so that operators never keep the relay from them.
+const MAX_QUESTIONS: usize = 3;
+static QUESTIONS: Semaphore = Semaphore::const_new(MAX_QUESTIONS);
+/// How long the store may take for one question, waiting for its turn included.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Wakes a relay.
@@ -75,7 +78,12 @@ impl Served {
 
 /// What the store answers, if it does so in time.
 pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    let answer = timeout(STORE_TIMEOUT, question)
+    let in_turn = async {
+        // It is never closed; if it were, nobody would have to wait.
+        let _turn = QUESTIONS.acquire().await;
+        question.await
+    };
+    let answer = timeout(STORE_TIMEOUT, in_turn)
         .await
         .map_err(|_| ApiError::unavailable(format!("the database took longer than {}", humane::span(STORE_TIMEOUT))))?;
     Ok(answer?)

@@ -20,7 +20,7 @@ globalThis.sessionStorage = { getItem: (key) => store.get(key) ?? null };
 const at = (file) => import(pathToFileURL(join(copy, file)));
 const { niceCeiling, timeCeiling } = await at('charts.js');
 const { bytes, duration, rate, relative } = await at('format.js');
-const { deadFilter, justAfter } = await at('orders.js');
+const { deadFilter, itsMillisecond } = await at('orders.js');
 const { hexadecimal } = await at('payload.js');
 const { link, parseRoute } = await at('router.js');
 const { merge } = await at('samples.js');
@@ -109,9 +109,13 @@ test('an address survives the way there and back', () => {
 
 test('an order carries what was filtered and nothing else', () => {
   assert.deepEqual(deadFilter({ sink: 'a', topic: '', unknown: 'x' }, ['id']), { sink: 'a', message_ids: ['id'] });
-  assert.equal(justAfter('2027-01-31T08:00:00.000041Z'), '2027-01-31T08:00:00.000042Z');
-  assert.equal(justAfter('2027-01-31T08:00:00Z'), '2027-01-31T08:00:00.000001Z');
-  assert.equal(justAfter('2027-01-31T08:00:59.999999Z'), '2027-01-31T08:01:00.000Z');
+  for (const [time, from, to] of [
+    ['2027-01-31T08:00:00.000041Z', '2027-01-31T08:00:00.000Z', '2027-01-31T08:00:00.001Z'],
+    ['2027-01-31T08:00:00Z', '2027-01-31T08:00:00.000Z', '2027-01-31T08:00:00.001Z'],
+    ['2027-01-31T08:00:59.999999Z', '2027-01-31T08:00:59.999Z', '2027-01-31T08:01:00.000Z'],
+  ]) {
+    assert.deepEqual(itsMillisecond(time), { from, to });
+  }
 });
 
 test('samples are kept once, in order, for an hour', () => {

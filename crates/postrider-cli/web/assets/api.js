@@ -3,8 +3,8 @@
 // sessionStorage only: closing the tab forgets it.
 
 const TOKEN_KEY = 'postrider.token';
-/** A server that does not answer for this long is told as an error. */
-const ANSWER_WITHIN_MS = 20_000;
+/** A server that does not answer for this long is told as an error. An order may take a while: it is carried out in batches. */
+const ANSWER_WITHIN_MS = { GET: 20_000, POST: 90_000 };
 
 /** The database of this tab, from the address (`/?database=crm`); null is the first one. */
 export const database = new URLSearchParams(location.search).get('database');
@@ -47,7 +47,7 @@ export async function send(method, url, body, signal) {
   const headers = { Accept: 'application/json' };
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  const timeout = AbortSignal.timeout(ANSWER_WITHIN_MS);
+  const timeout = AbortSignal.timeout(ANSWER_WITHIN_MS[method] ?? ANSWER_WITHIN_MS.POST);
   const response = await fetch(url, {
     method,
     headers,

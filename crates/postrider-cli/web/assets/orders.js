@@ -16,17 +16,29 @@ export function deadFilter(query, messageIds) {
   return filter;
 }
 
+/** First how many, then the order for just those: what dies while somebody reads the question is not meant. */
+function counted(path, filter, past) {
+  let bound = {};
+  return {
+    prepare: async () => {
+      const answer = await post(path, { filter, dry_run: true });
+      bound = { to: answer.to };
+      return answer;
+    },
+    run: async () => {
+      const { affected, remaining } = await post(path, { filter: { ...filter, ...bound }, dry_run: false });
+      return `${letters(affected)} ${past}${left(remaining)}.`;
+    },
+  };
+}
+
 export function redrive(filter, what) {
   return {
     title: `Redrive ${what}?`,
     says: 'Each is tried again with all its attempts, oldest first. A lane that waited for one goes on when it is delivered.',
     action: (amount) => (amount === undefined ? 'Redrive' : `Redrive ${letters(amount)}`),
     counts: ['dead letter matches', 'dead letters match'],
-    prepare: () => post('/api/v1/dead-letters/redrive', { filter, dry_run: true }),
-    run: async () => {
-      const { affected, remaining } = await post('/api/v1/dead-letters/redrive', { filter, dry_run: false });
-      return `${letters(affected)} redriven${left(remaining)}.`;
-    },
+    ...counted('/api/v1/dead-letters/redrive', filter, 'redriven'),
   };
 }
 
@@ -38,11 +50,7 @@ export function discard(filter, what) {
     typed: true,
     action: (amount) => (amount === undefined ? 'Discard' : `Discard ${letters(amount)}`),
     counts: ['dead letter matches', 'dead letters match'],
-    prepare: () => post('/api/v1/dead-letters/discard', { filter, dry_run: true }),
-    run: async () => {
-      const { affected, remaining } = await post('/api/v1/dead-letters/discard', { filter, dry_run: false });
-      return `${letters(affected)} discarded${left(remaining)}.`;
-    },
+    ...counted('/api/v1/dead-letters/discard', filter, 'discarded'),
   };
 }
 
@@ -86,26 +94,22 @@ export function resume({ sink, pending }) {
   };
 }
 
-/** The next microsecond, for a range that holds one moment. */
-export function justAfter(time) {
-  const [, whole, fraction = ''] = /^(.*?)(?:\.(\d+))?Z$/.exec(time) ?? [];
-  if (!whole) return time;
-  const next = Number(fraction.padEnd(6, '0').slice(0, 6)) + 1;
-  if (next < 1_000_000) return `${whole}.${String(next).padStart(6, '0')}Z`;
-  return new Date(Date.parse(`${whole}Z`) + 1_000).toISOString();
+/** The millisecond a moment lies in, as a range: ids are no finer than that. */
+export function itsMillisecond(time) {
+  const start = Date.parse(time);
+  return { from: new Date(start).toISOString(), to: new Date(start + 1).toISOString() };
 }
 
 export function replay(message, sink) {
   const body = {
     sink,
-    from: message.enqueued_at,
-    to: justAfter(message.enqueued_at),
+    ...itsMillisecond(message.enqueued_at),
     namespace: message.namespace,
     topic: message.topic,
   };
   return {
     title: `Replay to ${sink}?`,
-    says: 'What was delivered is delivered again: the receiver sees it a second time, under the same id. Messages of this topic that were enqueued in the same transaction are meant as well.',
+    says: 'What was delivered is delivered again: the receiver sees it a second time, under the same id. Messages of this topic that were enqueued in the same millisecond are meant as well.',
     danger: true,
     counts: ['message matches', 'messages match'],
     action: (amount) => (amount === undefined ? 'Replay' : `Replay ${plural(amount, 'message')}`),

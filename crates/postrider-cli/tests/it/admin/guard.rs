@@ -25,7 +25,7 @@ async fn another_name_in_the_host_header_is_refused() {
         ("outbox.example".to_owned(), 200),
     ] {
         for path in ["/api/v1/sync/state", "/api/health", "/"] {
-            let reply = send(server.request(Method::GET, path).header("host", &host)).await;
+            let reply = send(server.request(Method::GET, path).header("host", &host).bearer_auth(OPERATE)).await;
             assert_eq!(reply.status, status, "{host} {path}: {}", reply.text);
         }
     }
@@ -37,6 +37,24 @@ async fn another_name_in_the_host_header_is_refused() {
         let answer = raw(&server, head);
         assert!(answer.starts_with("HTTP/1.1 421") || answer.starts_with("HTTP/1.0 421"), "{answer}");
     }
+}
+
+/// A proxy on the same machine calls from a loopback address, too.
+#[tokio::test]
+async fn a_proxy_opens_nothing_to_others() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::serve(&outbox);
+    for (name, value) in [
+        ("host", "outbox.example"),
+        ("host", "OUTBOX.example:443"),
+        ("forwarded", "for=192.0.2.7"),
+        ("x-forwarded-for", "192.0.2.7"),
+    ] {
+        let look = || server.request(Method::GET, "/api/v1/messages").header(name, value);
+        assert_eq!(send(look()).await.status, 401, "{name}: {value}");
+        assert_eq!(send(look().bearer_auth(OPERATE)).await.status, 200, "{name}: {value}");
+    }
+    assert_eq!(server.get("/api/v1/messages").await.status, 200, "but whoever is on the machine may look");
 }
 
 fn raw(server: &Server, request: &str) -> String {

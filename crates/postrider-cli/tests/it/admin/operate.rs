@@ -16,10 +16,14 @@ async fn dead_letters_are_redriven_and_discarded_by_filter() {
             server.post(&format!("/api/v1/dead-letters/{what}"), body).await.ok()
         };
         let dry = act("redrive", json!({"topic": "a", "error_code": "HTTP_400"}), true).await;
-        assert_eq!(dry, json!({"matching": 2, "affected": 0, "remaining": 2, "dry_run": true}));
+        let to = &dry["to"];
+        assert_eq!(dry, json!({"matching": 2, "affected": 0, "remaining": 2, "dry_run": true, "to": to}));
         assert_eq!(server.get("/api/v1/sync/state").await.ok()["dlq_count"], 4, "nothing was changed");
-        let done = act("redrive", json!({"topic": "a", "error_code": "HTTP_400"}), false).await;
-        assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "dry_run": false}));
+        // It means those that were counted, not what dies while somebody reads the count.
+        kill(&*store, &[message("a", 5)], "HTTP_400").await;
+        let done = act("redrive", json!({"topic": "a", "error_code": "HTTP_400", "to": to}), false).await;
+        assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "dry_run": false, "to": null}));
+        assert_eq!(act("discard", json!({"error_code": "HTTP_400"}), false).await["affected"], 1);
         let state = server.get("/api/v1/sync/state").await.ok();
         assert_eq!((&state["pending_count"], &state["dlq_count"]), (&json!(2), &json!(2)));
 
@@ -33,7 +37,7 @@ async fn dead_letters_are_redriven_and_discarded_by_filter() {
         assert_eq!(audit["items"][0]["action"], "discard");
         assert_eq!(audit["items"][0]["detail"]["action"], "discard", "{audit}");
         let more = server.look(&format!("/api/v1/audit?limit=1000&before={}", audit["next"])).await.ok();
-        assert_eq!((more["items"].as_array().unwrap().len(), &more["next"]), (3, &Value::Null), "{more}");
+        assert_eq!((more["items"].as_array().unwrap().len(), &more["next"]), (4, &Value::Null), "{more}");
     }
 }
 

@@ -102,7 +102,10 @@ function Groups({ groups, total, query, ask }) {
     {
       label: 'Orders',
       hide: true,
+      // A filter cannot say "without a code" or "without a topic": such letters are ordered one by one, below.
       cell: (group) =>
+        group.error_code &&
+        group.topic &&
         orders(
           deadFilter(narrowed(query, group)),
           `${plural(group.count, 'dead letter')} of ${group.topic} for ${group.sink}`,

@@ -48,7 +48,7 @@ as $$
 declare
     v_start   timestamptz := clock_timestamp();
     v_step    interval;
-    v_chosen  uuid[];
+    v_looked  integer;
     v_ids     uuid[];
 begin
     if replay_batch.sink is null or replay_batch.sink = '' or octet_length(replay_batch.sink) > 255 then
@@ -66,22 +66,28 @@ begin
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
     if replay_batch.per_second is not null and replay_batch.after_id is not null then
         -- As long as the last one of the call before waits, it says when that call's messages are all due.
-        v_start := greatest(v_start, (select d.due_at + v_step from delivery d
-                                      where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
-                                        and d.due_at < 'infinity'));
+        -- A call cannot have gone further than its own length: what waits for longer was there before.
+        v_start := greatest(v_start, least(v_start + replay_batch.at_most * v_step,
+                                           (select d.due_at + v_step from delivery d
+                                            where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
+                                              and d.due_at < 'infinity')));
     end if;
-    with chosen as materialized (
-        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
+    with looked_at as materialized (
+        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane, m.namespace, m.topic
         from message m
         where (replay_batch.message_ids is null or m.id = any (replay_batch.message_ids))
           and (replay_batch.enqueued_from is null or m.id >= message_id_floor(replay_batch.enqueued_from))
           and (replay_batch.enqueued_to is null or m.id < message_id_floor(replay_batch.enqueued_to))
-          and (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
-          and (replay_batch.topic is null or m.topic = replay_batch.topic)
           and (replay_batch.after_id is null or m.id > replay_batch.after_id)
-          and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
         order by m.id
         limit replay_batch.at_most
+    ),
+    chosen as materialized (
+        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
+        from looked_at m
+        where (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
+          and (replay_batch.topic is null or m.topic = replay_batch.topic)
+          and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
     ),
     put as (
         insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
@@ -94,10 +100,11 @@ begin
         on conflict do nothing
         returning d.message_id
     )
-    select (select array_agg(c.id order by c.id) from chosen c), (select array_agg(p.message_id) from put p)
-    into v_chosen, v_ids;
-    if cardinality(v_chosen) = replay_batch.at_most then
-        next_id := v_chosen[cardinality(v_chosen)];
+    select (select count(*) from looked_at), (select m.id from looked_at m order by m.id desc limit 1),
+           (select array_agg(p.message_id) from put p)
+    into v_looked, next_id, v_ids;
+    if v_looked is distinct from replay_batch.at_most then
+        next_id := null;
     end if;
 
     -- The insert may have waited for a completion that was just being committed. What that one wrote is seen now: a

@@ -116,7 +116,7 @@ pub(super) fn replay(session: &mut Session, sink: &str, what: &Replay) -> Result
                     (":after", &None::<Uuid>),
                     (":at_most", &NO_LIMIT),
                 ];
-                all(tx, sql!("replay_candidates"), &which, |row| row.get(0))?
+                replay_candidates(tx, &which)?.into_iter().filter(|(_, meant)| *meant).map(|(id, _)| id).collect()
             }
         };
         let mut replayed = 0;
@@ -138,22 +138,29 @@ pub(super) fn replay_batch(tx: &Transaction<'_>, order: &ReplayOrder, now: i64) 
         (":after", &order.after),
         (":at_most", &order.at_most),
     ];
-    let ids = all(tx, sql!("replay_candidates"), &which, |row| row.get::<_, Uuid>(0))?;
+    let looked_at = replay_candidates(tx, &which)?;
     let step = order.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
     let mut due_at = now;
     if let (Some(last), Some(_)) = (order.after, order.per_second) {
         // As long as the last one of the step before waits, it says when that step's messages are all due.
         let until: [(&str, &dyn ToSql); 2] = [(":message_id", &last), (":sink", &order.sink)];
         let until = first(tx, sql!("replayed_until"), &until, |row| row.get::<_, i64>(0))?;
-        due_at = until.map_or(now, |until| now.max(until + step));
+        // A step cannot have gone further than its own length: what waits for longer was there before.
+        let farthest = now.saturating_add(step.saturating_mul(i64::from(order.at_most)));
+        due_at = until.map_or(now, |until| until.saturating_add(step).clamp(now, farthest));
     }
     let mut affected = 0;
-    for id in &ids {
+    for (id, _) in looked_at.iter().filter(|(_, meant)| *meant) {
         affected += replay_message(tx, *id, &order.sink, due_at)?;
         due_at += step;
     }
-    let next = ids.last().copied().filter(|_| ids.len() == order.at_most as usize);
+    let next = looked_at.last().map(|(id, _)| *id).filter(|_| looked_at.len() == order.at_most as usize);
     Ok(Done { affected, next })
+}
+
+/// Each message that is looked at, and whether it is meant.
+fn replay_candidates(tx: &Transaction<'_>, which: &[(&str, &dyn ToSql)]) -> Result<Vec<(Uuid, bool)>, Error> {
+    all(tx, sql!("replay_candidates"), which, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 fn replay_message(tx: &Transaction<'_>, id: Uuid, sink: &str, due_at: i64) -> Result<u64, Error> {
