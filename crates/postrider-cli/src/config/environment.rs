@@ -153,6 +153,14 @@ impl Environment {
         self.0.keys().any(|name| name.starts_with("POSTRIDER__SINKS"))
     }
 
+    /// What the machine is called, in a worker's name. Every container has it, so it stands below the file.
+    pub(super) fn host(&self) -> Option<Layer> {
+        let host = self.said(HOSTNAME)?;
+        // Two processes of one machine have the same.
+        let worker = sections::worker_id(host.trim());
+        Some(Layer::one(format!("variable {HOSTNAME}"), &["relay", "worker_id"], worker))
+    }
+
     /// The variables of the document, and the few of our own that are not nested.
     pub(super) fn documents(&self) -> Result<Vec<Layer>> {
         let mut layers = Vec::new();
@@ -164,11 +172,6 @@ impl Environment {
             let enabled =
                 enabled.ok_or_else(|| fault::wrong(&format!("variable {ADMIN_ENABLED}: expected true or false")))?;
             layers.push(Layer::one(format!("variable {ADMIN_ENABLED}"), &["admin", "enabled"], enabled));
-        }
-        if let Some(host) = self.said(HOSTNAME) {
-            // Two processes of one machine have the same.
-            let worker = sections::worker_id(host.trim());
-            layers.push(Layer::one(format!("variable {HOSTNAME}"), &["relay", "worker_id"], worker));
         }
         for (name, path) in
             [(INSTANCE_ID, ["relay", "worker_id"]), (ADMIN_TOKEN, ["admin", "token"]), (LOG_FILTER, ["log", "level"])]

@@ -115,6 +115,7 @@ impl Layers {
         if cloud.is_some() {
             figment = environment::edge_defaults().into_iter().fold(figment, Figment::merge);
         }
+        figment = environment.host().into_iter().fold(figment, Figment::merge);
         if let Some(path) = &path {
             figment = figment.merge(Layer::new(format!("file {}", path.display()), file));
         }

@@ -225,6 +225,8 @@ fn the_variables_of_the_document() {
     let host = |_| good("", &[("HOSTNAME", "pod")]).relay.options().worker_id;
     let [one, other] = [0, 1].map(host);
     assert!(one.starts_with("pod-") && one != other, "{one} and {other}: two processes of one machine");
+    let named = good("[relay]\nworker_id = \"mail\"\n", &[("HOSTNAME", "pod")]);
+    assert_eq!(named.relay.options().worker_id, "mail", "every container has a host name");
 }
 
 #[test]
