@@ -344,7 +344,7 @@ async fn options_that_cannot_work_are_refused() {
         ("\"servers\": \"a\", \"token\": \"x\", \"nkey\": \"hunter2\"", "set one of"),
         ("\"servers\": \"a\", \"credentials\": \"hunter2\"", "credentials cannot be read"),
         ("\"servers\": \"nats://a:hunter2@b\", \"token\": \"x\"", "a user in the URL"),
-        ("\"servers\": \"a\", \"cert\": \"/x\"", "go together"),
+        ("\"servers\": \"a\", \"client_cert\": \"/x\"", "go together"),
         ("\"servers\": \"a\", \"ca\": \"/no/such/file\"", "/no/such/file"),
         ("\"servers\": \"a\", \"timeout\": \"0s\"", "timeout"),
     ] {
