@@ -246,8 +246,8 @@ pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
     hand.fail(&hand.take(1).await).await;
     let all = replay(&hand, 3).await;
     let narrowed = ReplayOrder { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
-    assert_eq!(order(&hand, &Order::Replay(narrowed)).await, Done { affected: 1, next: None });
     let last = Some(put[2].message_id);
+    assert_eq!(order(&hand, &Order::Replay(narrowed)).await, Done { affected: 1, next: last }, "three were looked at");
     assert_eq!(order(&hand, &Order::Replay(all.clone())).await, Done { affected: 2, next: last });
     assert_eq!(order(&hand, &Order::Replay(all.clone())).await, Done { affected: 0, next: last }, "all are pending");
     let rest = ReplayOrder { after: last, ..all.clone() };

@@ -66,11 +66,9 @@ begin
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
     if replay_batch.per_second is not null and replay_batch.after_id is not null then
         -- As long as the last one of the call before waits, it says when that call's messages are all due.
-        -- A call cannot have gone further than its own length: what waits for longer was there before.
-        v_start := greatest(v_start, least(v_start + replay_batch.at_most * v_step,
-                                           (select d.due_at + v_step from delivery d
-                                            where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
-                                              and d.due_at < 'infinity')));
+        v_start := greatest(v_start, (select d.due_at + v_step from delivery d
+                                      where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
+                                        and d.due_at < 'infinity'));
     end if;
     with looked_at as materialized (
         select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane, m.namespace, m.topic
