@@ -61,7 +61,8 @@ async fn while_it_stops_it_is_not_ready() {
     store(&outbox).enqueue(&[message("t", 1)]).await.unwrap();
     let (mut held, _) = listener.accept().unwrap();
     server.signal("-TERM");
-    server.hear("stopping in good order");
+    // It says so a moment before it does.
+    until("it is no longer ready", async || server.get("/api/ready").await.status == 503).await;
     let stopping = server.get("/api/ready").await;
     assert_eq!((stopping.status, stopping.json()), (503, json!({"status": "not_ready", "reason": "stopping"})));
     assert_eq!(server.get("/api/health").await.status, 200);
