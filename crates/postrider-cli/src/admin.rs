@@ -36,7 +36,7 @@ use self::state::Admin;
 use crate::config::admin::AdminConfig;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::{humane, server};
 
 pub(crate) use self::state::Served;
 
@@ -100,14 +100,7 @@ impl Bound {
         let room = Semaphore::new(state::MAX_REQUESTS);
         let router = openapi::router(Arc::new(Admin { databases, access, stopping, room }));
         let close = CancellationToken::new();
-        let asked = close.clone();
-        let task = tokio::spawn(async move {
-            let service = router.into_make_service_with_connect_info::<SocketAddr>();
-            let serving = axum::serve(listener, service).with_graceful_shutdown(async move { asked.cancelled().await });
-            if let Err(error) = serving.await {
-                warn!("the admin API has ended: {error}");
-            }
-        });
+        let task = tokio::spawn(server::serve(listener, router, close.clone()));
         Serving { task, close }
     }
 }

@@ -12,6 +12,7 @@ mod log;
 mod operator;
 mod options;
 mod output;
+mod server;
 mod signals;
 mod sinks;
 mod store;

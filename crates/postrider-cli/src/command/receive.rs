@@ -128,15 +128,13 @@ impl Prepared {
         );
         tokio::spawn(prune(Arc::clone(&opened.store)));
         let server = Arc::new(Server::new(opened.store, token, max_body));
-        let asked = stop.token.clone();
-        let serving = axum::serve(listener, server::routes(Arc::clone(&server)))
-            .with_graceful_shutdown(async move { asked.cancelled().await });
+        let serving = crate::server::serve(listener, server::routes(Arc::clone(&server)), stop.token.clone());
         let grace = async {
             stop.token.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
-            ended = serving => ended.map_err(|error| Failure::new(ExitCode::Failure, format!("cannot serve: {error}")))?,
+            () = serving => {}
             () = grace => warn!("requests did not end in {}: their events are sent again", humane::span(GRACE)),
         }
         info!("stopped: {}", server.account());
