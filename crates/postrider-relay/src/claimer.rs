@@ -20,7 +20,6 @@ use crate::look::{Gaze, Look};
 use crate::outlet::Outlet;
 use crate::relay::{Mode, Shared};
 use crate::room::Places;
-use crate::telemetry;
 use crate::trace;
 use crate::wake::Sleep;
 
@@ -251,7 +250,7 @@ impl Claimer {
     ) -> (Vec<Held>, Arc<Hold>, CancellationToken) {
         let count = claimed.len();
         self.shared.stats.claimed(count);
-        telemetry::claimed(&self.outlet.name, count);
+        self.outlet.telemetry.claimed(&self.outlet.name, count);
         let token = claimed[0].lease_token;
         let ids = claimed.iter().map(|message| message.message_id).collect();
         let (hold, ended) = Hold::new(token, ids, self.looked_at + self.shared.options.lease, span);

@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use crate::leases::Held;
 use crate::relay::{Shared, Trouble};
-use crate::telemetry;
 
 /// Most outcomes of one statement.
 const MAX_OUTCOMES: usize = 2_000;
@@ -81,7 +80,7 @@ impl Losses {
     fn tell(&self, shared: &Shared) {
         let Some(first) = self.first else { return };
         shared.stats.lost(self.count);
-        telemetry::lost_leases(self.count);
+        shared.telemetry.lost_leases(self.count);
         if self.unsure {
             warn!(messages = self.count, %first, "lease lost, or recorded by a statement whose answer was lost");
         } else {
@@ -183,7 +182,7 @@ fn recorded(
         }
     }
     for ((sink, _), (state, count)) in states {
-        telemetry::attempts(sink, state, count);
+        shared.telemetry.attempts(sink, state, count);
     }
     drop(helds);
 }

@@ -18,7 +18,6 @@ use crate::outlet::Outlet;
 use crate::policy::{self, FailureClass};
 use crate::relay::Shared;
 use crate::sink::{Batching, Receipt, SinkFailure, Verdict};
-use crate::telemetry;
 use crate::trace;
 
 /// Messages that go one after the other: a run of one lane, or one message without a lane.
@@ -185,7 +184,7 @@ async fn deliver_batch(
         }
     };
     let whole = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_)));
-    telemetry::dispatched(&outlet.name, latency, whole);
+    outlet.telemetry.dispatched(&outlet.name, latency, whole);
     note_for_breaker(shared, outlet, &verdicts);
     let paused = pause_if_asked(shared, outlet, &verdicts).await;
     let mut failed_runs = Vec::new();

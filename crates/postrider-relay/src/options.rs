@@ -21,6 +21,9 @@ const MAX_LEASE: Duration = Duration::from_hours(24);
 pub struct RelayOptions {
     /// Who this is: stands beside every lease and attempt, so it should name the process.
     pub worker_id: String,
+    /// Which outbox this is, beside others that one process drains or one Prometheus watches: the label `database` of every
+    /// metric. `default`.
+    pub database: String,
     /// How long a claimed message is held before others may take it; renewed while it is worked on. A crashed relay's
     /// messages wait this long. 120 seconds.
     pub lease: Duration,
@@ -50,6 +53,7 @@ impl Default for RelayOptions {
     fn default() -> Self {
         Self {
             worker_id: format!("relay-{}-{}", std::process::id(), Uuid::new_v4().simple()),
+            database: "default".to_owned(),
             lease: Duration::from_mins(2),
             poll: Duration::from_millis(500),
             wake_gather: Duration::from_millis(30),

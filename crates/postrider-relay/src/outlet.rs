@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use crate::breaker::{Breaker, Change};
 use crate::options::SinkOptions;
 use crate::sink::{Batching, Sink};
-use crate::telemetry;
+use crate::telemetry::Telemetry;
 
 /// Retries that are remembered to the moment; more are found by polling.
 const MAX_REMEMBERED_RETRIES: usize = 4_096;
@@ -37,6 +37,7 @@ pub(crate) struct Outlet {
     /// Nothing is held any more.
     pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
+    pub(crate) telemetry: Telemetry,
     /// Some breaker of the relay opened or closed.
     breakers_changed: Arc<Notify>,
     held: AtomicUsize,
@@ -49,6 +50,7 @@ impl Outlet {
         sink: Arc<dyn Sink>,
         options: SinkOptions,
         max_claim: u32,
+        telemetry: Telemetry,
         breakers_changed: Arc<Notify>,
     ) -> Self {
         let claim_size =
@@ -62,6 +64,7 @@ impl Outlet {
             nudge: Notify::new(),
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
+            telemetry,
             breakers_changed,
             held: AtomicUsize::new(0),
             retries: Mutex::default(),
@@ -91,13 +94,13 @@ impl Outlet {
         match change {
             Some(Change::Opened { cool_down }) => {
                 warn!(sink = self.name, ?cool_down, "breaker opened: the sink keeps failing and is left alone");
-                telemetry::breaker_open(&self.name, true);
+                self.telemetry.breaker_open(&self.name, true);
                 self.breakers_changed.notify_one();
                 self.nudge.notify_one();
             }
             Some(Change::Closed) => {
                 info!(sink = self.name, "breaker closed: the sink is back");
-                telemetry::breaker_open(&self.name, false);
+                self.telemetry.breaker_open(&self.name, false);
                 self.breakers_changed.notify_one();
                 self.nudge.notify_one();
             }

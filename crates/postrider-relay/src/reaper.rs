@@ -7,7 +7,6 @@ use rand::Rng as _;
 use tracing::info;
 
 use crate::relay::Shared;
-use crate::telemetry;
 
 /// Ended leases of one statement.
 const BATCH_SIZE: u32 = 1_000;
@@ -23,7 +22,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 break;
             };
             if ended > 0 {
-                telemetry::reaped(ended);
+                shared.telemetry.reaped(ended);
                 info!(leases = ended, "ended leases that ran out");
             }
             if ended < u64::from(BATCH_SIZE) {

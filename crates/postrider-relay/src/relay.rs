@@ -27,9 +27,10 @@ use crate::outlet::Outlet;
 use crate::room::Room;
 use crate::sink::Sink;
 use crate::stats::{Counts, Stats};
+use crate::telemetry::Telemetry;
 use crate::trace::Propagate;
 use crate::wake::{self, Wake};
-use crate::{keeper, reaper, reporter, telemetry};
+use crate::{keeper, reaper, reporter};
 
 /// Outcomes on their way to the completer. Messages are bounded elsewhere; this only evens out.
 const ENDED_CAPACITY: usize = 4_096;
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     pub(crate) leases: Leases,
     pub(crate) wake: Wake,
     pub(crate) stats: Arc<Stats>,
+    pub(crate) telemetry: Telemetry,
     /// Some breaker opened or closed.
     pub(crate) breakers_changed: Arc<Notify>,
     /// How traces go on, if there is a tracer.
@@ -208,7 +210,7 @@ impl Relay {
     async fn go(self, shutdown: CancellationToken, mode: Mode) -> Result<Counts, Error> {
         let handle = self.handle();
         let Self { shared, outlets, routes, inbox } = self;
-        telemetry::begin(outlets.iter().map(|outlet| outlet.name.as_str()));
+        shared.telemetry.begin(outlets.iter().map(|outlet| outlet.name.as_str()));
         for route in &routes {
             shared.store.add_route(route).await?;
         }
@@ -351,6 +353,7 @@ impl RelayBuilder {
         let room = Room::new(self.options.max_messages, self.options.max_bytes, self.sinks.len());
         let breakers_changed = Arc::new(Notify::new());
         let mut outlets: Vec<Arc<Outlet>> = Vec::new();
+        let telemetry = Telemetry::new(&self.options.database);
         for (name, sink, options) in self.sinks {
             if outlets.iter().any(|outlet| outlet.name == name) {
                 return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
@@ -367,7 +370,7 @@ impl RelayBuilder {
                 );
             }
             let changed = Arc::clone(&breakers_changed);
-            outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim(), changed)));
+            outlets.push(Arc::new(Outlet::new(name, sink, options, room.max_claim(), telemetry.clone(), changed)));
         }
         let (ended, inbox) = mpsc::channel(ENDED_CAPACITY);
         let shared = Shared {
@@ -376,6 +379,7 @@ impl RelayBuilder {
             leases: Leases::default(),
             wake: Wake::default(),
             stats: Arc::default(),
+            telemetry,
             breakers_changed,
             propagate: self.propagate,
             quarantine: Arc::default(),

@@ -11,7 +11,6 @@ use tracing::{debug, info, warn};
 
 use crate::handle::RelayHandle;
 use crate::relay::{ANSWER_LEAST, ANSWER_MOST, Shared};
-use crate::telemetry;
 
 /// Between two reports, however often a breaker opens and closes.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
@@ -25,7 +24,7 @@ pub(crate) async fn report(relay: RelayHandle, all_ended: CancellationToken) {
     let mut reporting = Aside::new("report");
     while !all_ended.is_cancelled() {
         let report = relay.report();
-        telemetry::relay(&report);
+        shared.telemetry.relay(&report);
         reporting.ask(shared.store.report(&report)).await;
         let now = shared.clock.now();
         let changed = async {
@@ -47,7 +46,7 @@ pub(crate) async fn measure(shared: Arc<Shared>) {
     loop {
         measuring.ask(shared.store.measure()).await;
         if let Some(samples) = reading.ask(shared.store.samples(SAMPLE_AGE)).await {
-            telemetry::samples(&samples);
+            shared.telemetry.samples(&samples);
         }
         shared.clock.sleep_until(shared.clock.now() + shared.options.report_every).await;
     }

@@ -1,10 +1,11 @@
 //! The names of what the relay measures, in one place, and the only code that speaks to the `metrics` facade. Nothing is
-//! exported here: whoever embeds the relay installs a recorder. Labels are sinks and states, never tenants or lanes, so
-//! that there are never more series than a configuration has lines.
+//! exported here: whoever embeds the relay installs a recorder. Labels are databases, sinks and states, never tenants or
+//! lanes, so that there are never more series than a configuration has lines.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use postrider::{AttemptState, RelayReport, Sample};
 
 /// Messages waiting, by sink.
@@ -90,7 +91,8 @@ const fn metric(
     Metric { name, kind, unit, labels, help }
 }
 
-const SINK: &[&str] = &["sink"];
+const DATABASE: &[&str] = &["database"];
+const SINK: &[&str] = &["database", "sink"];
 
 /// Every metric that a relay records; there are no others.
 pub const METRICS: &[Metric] = &[
@@ -99,15 +101,21 @@ pub const METRICS: &[Metric] = &[
     metric(MetricKind::Gauge, DLQ_DEPTH, Unit::Count, SINK, "Dead letters"),
     metric(MetricKind::Gauge, STUCK_LEASES, Unit::Count, SINK, "Messages under a lease that ran out"),
     metric(MetricKind::Gauge, PARKED_LANES, Unit::Count, SINK, "Lanes that wait for a person"),
-    metric(MetricKind::Counter, NOTIFY_WAKEUPS, Unit::Count, &[], "Wake-ups by notification"),
+    metric(MetricKind::Counter, NOTIFY_WAKEUPS, Unit::Count, DATABASE, "Wake-ups by notification"),
     metric(MetricKind::Counter, CLAIM_BATCHES, Unit::Count, SINK, "Claims that brought something"),
     metric(MetricKind::Counter, CLAIMED_MESSAGES, Unit::Count, SINK, "Messages claimed"),
     metric(MetricKind::Histogram, DISPATCH_LATENCY, Unit::Seconds, SINK, "How long one call of the sink took"),
-    metric(MetricKind::Counter, ATTEMPTS, Unit::Count, &["sink", "state"], "Attempts recorded, by their state"),
-    metric(MetricKind::Counter, REAPER_REQUEUES, Unit::Count, &[], "Leases that ran out and this relay ended"),
-    metric(MetricKind::Counter, LOST_LEASES, Unit::Count, &[], "Messages whose lease this relay lost"),
+    metric(
+        MetricKind::Counter,
+        ATTEMPTS,
+        Unit::Count,
+        &["database", "sink", "state"],
+        "Attempts recorded, by their state",
+    ),
+    metric(MetricKind::Counter, REAPER_REQUEUES, Unit::Count, DATABASE, "Leases that ran out and this relay ended"),
+    metric(MetricKind::Counter, LOST_LEASES, Unit::Count, DATABASE, "Messages whose lease this relay lost"),
     metric(MetricKind::Gauge, BREAKER_OPEN, Unit::Count, SINK, "1 while the sink keeps failing and is left alone"),
-    metric(MetricKind::Gauge, RELAY_INFO, Unit::Count, &["version"], "1, with the version of the relay"),
+    metric(MetricKind::Gauge, RELAY_INFO, Unit::Count, &["database", "version"], "1, with the version of the relay"),
     metric(MetricKind::Gauge, EDGE_PENDING, Unit::Count, SINK, "Messages waiting, due or not"),
     metric(MetricKind::Gauge, EDGE_CLAIMED, Unit::Count, SINK, "Messages held by workers"),
     metric(MetricKind::Gauge, EDGE_DLQ, Unit::Count, SINK, "Dead letters"),
@@ -123,84 +131,116 @@ pub const METRICS: &[Metric] = &[
     ),
 ];
 
-/// Says to the recorder what each metric is, and that nothing has happened yet: a counter that begins when something
-/// does hides its first step from whoever computes rates.
-pub(crate) fn begin<'a>(sinks: impl Iterator<Item = &'a str>) {
-    for Metric { name, kind, unit, help, .. } in METRICS.iter().copied() {
-        match kind {
-            MetricKind::Counter => describe_counter!(name, unit, help),
-            MetricKind::Gauge => describe_gauge!(name, unit, help),
-            MetricKind::Histogram => describe_histogram!(name, unit, help),
+/// Records what one relay does, under the name of its database. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Telemetry {
+    database: SharedString,
+}
+
+impl Telemetry {
+    pub(crate) fn new(database: &str) -> Self {
+        Self { database: SharedString::from(Arc::<str>::from(database)) }
+    }
+
+    /// Says to the recorder what each metric is, and that nothing has happened yet: a counter that begins when something
+    /// does hides its first step from whoever computes rates.
+    pub(crate) fn begin<'a>(&self, sinks: impl Iterator<Item = &'a str>) {
+        for Metric { name, kind, unit, help, .. } in METRICS.iter().copied() {
+            match kind {
+                MetricKind::Counter => describe_counter!(name, unit, help),
+                MetricKind::Gauge => describe_gauge!(name, unit, help),
+                MetricKind::Histogram => describe_histogram!(name, unit, help),
+            }
+        }
+        let counters = |labels: &'static [&'static str]| {
+            METRICS.iter().filter(move |metric| metric.kind == MetricKind::Counter && metric.labels == labels)
+        };
+        for metric in counters(DATABASE) {
+            self.count(metric.name, 0);
+        }
+        for sink in sinks {
+            for metric in counters(SINK) {
+                self.count_of(metric.name, sink, 0);
+            }
+            for state in [AttemptState::Dispatched, AttemptState::Retryable, AttemptState::Failed] {
+                self.attempts(sink, state, 0);
+            }
         }
     }
-    for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels.is_empty()) {
-        counter!(metric.name).increment(0);
+
+    pub(crate) fn notify_wakeup(&self) {
+        self.count(NOTIFY_WAKEUPS, 1);
     }
-    for sink in sinks {
-        for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels == SINK) {
-            counter!(metric.name, "sink" => sink.to_owned()).increment(0);
+
+    pub(crate) fn claimed(&self, sink: &str, messages: usize) {
+        self.count_of(CLAIM_BATCHES, sink, 1);
+        self.count_of(CLAIMED_MESSAGES, sink, messages as u64);
+    }
+
+    /// One call of a sink ended; `whole` if everything of it arrived.
+    pub(crate) fn dispatched(&self, sink: &str, latency: Duration, whole: bool) {
+        let took = |name: &'static str, value: f64| {
+            histogram!(name, "database" => self.database.clone(), "sink" => sink.to_owned()).record(value);
+        };
+        took(DISPATCH_LATENCY, latency.as_secs_f64());
+        took(EDGE_BATCH_LATENCY, latency.as_secs_f64() * 1_000.0);
+        self.count_of(if whole { EDGE_SEND_SUCCESS } else { EDGE_SEND_FAILURE }, sink, 1);
+    }
+
+    pub(crate) fn attempts(&self, sink: &str, state: AttemptState, count: usize) {
+        counter!(ATTEMPTS, "database" => self.database.clone(), "sink" => sink.to_owned(), "state" => state.as_str())
+            .increment(count as u64);
+    }
+
+    pub(crate) fn reaped(&self, leases: u64) {
+        self.count(REAPER_REQUEUES, leases);
+    }
+
+    pub(crate) fn lost_leases(&self, messages: usize) {
+        self.count(LOST_LEASES, messages as u64);
+    }
+
+    pub(crate) fn breaker_open(&self, sink: &str, open: bool) {
+        self.set(BREAKER_OPEN, sink, if open { 1.0 } else { 0.0 });
+    }
+
+    /// What this relay says about itself. Said again on every beat, for an exporter may forget a gauge that nobody sets.
+    pub(crate) fn relay(&self, report: &RelayReport) {
+        gauge!(RELAY_INFO, "database" => self.database.clone(), "version" => report.version.clone()).set(1.0);
+        for sink in &report.sinks {
+            self.breaker_open(&sink.sink, sink.breaker != "closed");
         }
-        for state in [AttemptState::Dispatched, AttemptState::Retryable, AttemptState::Failed] {
-            attempts(sink, state, 0);
+    }
+
+    /// How every sink stood when it was last measured. Samples are in the order of their time: the newest stays.
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; counts stay far below 2^53")]
+    pub(crate) fn samples(&self, samples: &[Sample]) {
+        for sample in samples {
+            for (name, value) in [
+                (PENDING_DEPTH, sample.pending as f64),
+                (EDGE_PENDING, sample.pending as f64),
+                (EDGE_CLAIMED, sample.leased as f64),
+                (OLDEST_PENDING_AGE, sample.oldest_due_age_seconds),
+                (EDGE_OLDEST_PENDING_AGE, sample.oldest_due_age_seconds),
+                (DLQ_DEPTH, sample.dead as f64),
+                (EDGE_DLQ, sample.dead as f64),
+                (STUCK_LEASES, sample.expired as f64),
+                (PARKED_LANES, sample.parked_lanes as f64),
+            ] {
+                self.set(name, &sample.sink, value);
+            }
         }
     }
-}
 
-pub(crate) fn notify_wakeup() {
-    counter!(NOTIFY_WAKEUPS).increment(1);
-}
-
-pub(crate) fn claimed(sink: &str, messages: usize) {
-    counter!(CLAIM_BATCHES, "sink" => sink.to_owned()).increment(1);
-    counter!(CLAIMED_MESSAGES, "sink" => sink.to_owned()).increment(messages as u64);
-}
-
-/// One call of a sink ended; `whole` if everything of it arrived.
-pub(crate) fn dispatched(sink: &str, latency: Duration, whole: bool) {
-    let seconds = latency.as_secs_f64();
-    histogram!(DISPATCH_LATENCY, "sink" => sink.to_owned()).record(seconds);
-    histogram!(EDGE_BATCH_LATENCY, "sink" => sink.to_owned()).record(seconds * 1_000.0);
-    let name = if whole { EDGE_SEND_SUCCESS } else { EDGE_SEND_FAILURE };
-    counter!(name, "sink" => sink.to_owned()).increment(1);
-}
-
-pub(crate) fn attempts(sink: &str, state: AttemptState, count: usize) {
-    counter!(ATTEMPTS, "sink" => sink.to_owned(), "state" => state.as_str()).increment(count as u64);
-}
-
-pub(crate) fn reaped(leases: u64) {
-    counter!(REAPER_REQUEUES).increment(leases);
-}
-
-pub(crate) fn lost_leases(messages: usize) {
-    counter!(LOST_LEASES).increment(messages as u64);
-}
-
-pub(crate) fn breaker_open(sink: &str, open: bool) {
-    gauge!(BREAKER_OPEN, "sink" => sink.to_owned()).set(if open { 1.0 } else { 0.0 });
-}
-
-/// What this relay says about itself. Said again on every beat, for an exporter may forget a gauge that nobody sets.
-pub(crate) fn relay(report: &RelayReport) {
-    gauge!(RELAY_INFO, "version" => report.version.clone()).set(1.0);
-    for sink in &report.sinks {
-        breaker_open(&sink.sink, sink.breaker != "closed");
+    fn count(&self, name: &'static str, more: u64) {
+        counter!(name, "database" => self.database.clone()).increment(more);
     }
-}
 
-/// How every sink stood when it was last measured. Samples are in the order of their time: the newest stays.
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float; counts stay far below 2^53")]
-pub(crate) fn samples(samples: &[Sample]) {
-    for sample in samples {
-        let set = |name: &'static str, value: f64| gauge!(name, "sink" => sample.sink.clone()).set(value);
-        set(PENDING_DEPTH, sample.pending as f64);
-        set(EDGE_PENDING, sample.pending as f64);
-        set(EDGE_CLAIMED, sample.leased as f64);
-        set(OLDEST_PENDING_AGE, sample.oldest_due_age_seconds);
-        set(EDGE_OLDEST_PENDING_AGE, sample.oldest_due_age_seconds);
-        set(DLQ_DEPTH, sample.dead as f64);
-        set(EDGE_DLQ, sample.dead as f64);
-        set(STUCK_LEASES, sample.expired as f64);
-        set(PARKED_LANES, sample.parked_lanes as f64);
+    fn count_of(&self, name: &'static str, sink: &str, more: u64) {
+        counter!(name, "database" => self.database.clone(), "sink" => sink.to_owned()).increment(more);
+    }
+
+    fn set(&self, name: &'static str, sink: &str, value: f64) {
+        gauge!(name, "database" => self.database.clone(), "sink" => sink.to_owned()).set(value);
     }
 }

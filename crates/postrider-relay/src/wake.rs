@@ -9,7 +9,6 @@ use tokio::sync::{Mutex, watch};
 use tracing::{info, warn};
 
 use crate::relay::Shared;
-use crate::telemetry;
 
 /// For how long a relay says it sleeps. A crashed one makes producers notify nobody for this long.
 const ANNOUNCED_FOR: Duration = Duration::from_mins(1);
@@ -100,7 +99,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 // Whatever came before we listened.
                 wake.tell();
                 while listener.news().await.is_ok() {
-                    telemetry::notify_wakeup();
+                    shared.telemetry.notify_wakeup();
                     woke(&shared).await;
                 }
                 wake.listening.store(false, Ordering::Release);

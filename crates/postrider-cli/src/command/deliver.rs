@@ -199,7 +199,8 @@ impl Plan {
                 .hint("add its name to `databases` of a sink, or leave that out of one"));
         }
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
-        let mut builder = traces::join(Relay::builder(store).options(self.options.clone()));
+        let options = RelayOptions { database: database.to_owned(), ..self.options.clone() };
+        let mut builder = traces::join(Relay::builder(store).options(options));
         let mut told = Vec::new();
         for Planned { name, kind, options, .. } in &sinks {
             told.push(format!("{name} ({})", kind.name()));
