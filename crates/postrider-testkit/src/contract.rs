@@ -117,6 +117,7 @@ macro_rules! store_contract {
         }
         $crate::store_contract_cases! { $fixture, operate,
             every_order_is_written_down
+            an_operators_message_is_written_down
             a_refused_order_leaves_no_trace
             a_redrive_goes_on_in_batches
             a_discard_goes_on_in_batches
@@ -130,6 +131,7 @@ macro_rules! store_contract {
         }
         $crate::store_contract_cases! { $fixture, dead,
             every_field_of_a_filter_counts
+            letters_without_a_code_are_a_kind
             dead_letters_are_listed_in_pages
             a_dead_letter_tells_its_story
             dead_letters_are_grouped
@@ -142,6 +144,7 @@ macro_rules! store_contract {
         }
         $crate::store_contract_cases! { $fixture, watch,
             a_list_is_narrowed_by_namespace_and_time
+            what_was_given_up_is_listed_so
             a_search_goes_on_where_it_stopped
             lanes_stand_in_order_of_need
             what_a_lane_head_holds_up_is_not_due

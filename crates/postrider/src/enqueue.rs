@@ -62,9 +62,7 @@ impl Outbox {
     /// rusqlite there is a plain function, `postrider::sqlite::enqueue`.
     pub async fn enqueue<E: Enqueue>(&self, tx: E, message: &Message) -> Result<Enqueued, Error> {
         message.check()?;
-        let mut rows = tx.write(self, std::slice::from_ref(message)).await?;
-        // Every driver answers with one row per message, or fails.
-        rows.pop().ok_or_else(|| Error::Refused { message: "enqueue returned no row".to_owned(), hint: None })
+        only(tx.write(self, std::slice::from_ref(message)).await?)
     }
 
     /// Writes up to [`MAX_BATCH_MESSAGES`] messages in the caller's transaction, in one round trip. One result for
@@ -91,6 +89,11 @@ impl Outbox {
             self.schema.quoted()
         )
     }
+}
+
+/// The answer to one message: every driver answers with one row per message, or fails.
+pub(crate) fn only(mut answers: Vec<Enqueued>) -> Result<Enqueued, Error> {
+    answers.pop().ok_or_else(|| Error::Refused { message: "enqueue returned no row".to_owned(), hint: None })
 }
 
 /// What can be checked about a batch before the database is asked.

@@ -35,8 +35,8 @@ pub trait Inspect: Send + Sync {
     /// One message with its deliveries and attempts; `None` if it is not in the store.
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error>;
 
-    /// These messages in the order given, without their content: each delivery that has not ended well, or one line for
-    /// a message that was delivered everywhere. What is not in the store is left out.
+    /// These messages in the order given, without their content: each delivery that has not ended, or one line for
+    /// a message of which nothing is left to deliver. What is not in the store is left out.
     async fn entries(&self, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error>;
 
     /// Which new messages go where, in the order of namespace, topic and sink. What no route takes goes to the sink
@@ -103,7 +103,7 @@ pub struct DeadFilter {
     /// For this reason: `FAILED` or `ATTEMPTS_EXHAUSTED`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// With this code.
+    /// With this code; an empty one means those without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     /// Dead since this time or later.
@@ -240,6 +240,8 @@ pub enum ListState {
     Dead,
     /// Ended well everywhere.
     Delivered,
+    /// Nothing is left to deliver, for an operator gave it up.
+    Discarded,
 }
 
 impl ListState {
@@ -251,6 +253,7 @@ impl ListState {
             Self::Leased => "leased",
             Self::Dead => "dead",
             Self::Delivered => "delivered",
+            Self::Discarded => "discarded",
         }
     }
 }
@@ -329,7 +332,7 @@ pub struct MessageSummary {
     pub lane: Option<String>,
     /// Its number in the lane.
     pub sequence_id: Option<i64>,
-    /// The sink, unless it was delivered everywhere.
+    /// The sink, unless nothing is left to deliver.
     pub sink: Option<String>,
     /// Where it stands.
     pub state: String,

@@ -2,7 +2,7 @@
 //! the same transaction, with who gave it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod check;
+pub(crate) mod check;
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
@@ -100,10 +100,13 @@ pub struct ReplayOrder {
     /// Only of this topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// At most this many a second: they become due one after the other, from now on or after the order before this one.
-    /// In a lane, what was enqueued meanwhile waits for them.
+    /// At most this many a second: they become due one after the other. In a lane, what was enqueued meanwhile waits for
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<NonZeroU32>,
+    /// The first is due then, or now if that is over: [`Done::paced_until`] of the order before this one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    pub paced_from: Option<SystemTime>,
     /// Only after this message: [`Done::next`] of the order before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Uuid>,
@@ -118,6 +121,9 @@ pub struct Done {
     pub affected: u64,
     /// For a replay that met its limit, whatever it changed: where the next order goes on.
     pub next: Option<Uuid>,
+    /// For a replay at a rate: when the first one of the next order is due.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    pub paced_until: Option<SystemTime>,
 }
 
 impl Order {

@@ -22,8 +22,8 @@ use crate::operate::{Done, Order};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
-/// Cancellation: dropping a future may leave its statement running in the store. That is safe: a claim nobody received
-/// ends with its lease, and a completion is recorded or not, as a whole.
+/// Cancellation: dropping a future asks the store to stop, and the store may have finished all the same. That is safe: a
+/// claim nobody received ends with its lease, and a completion is recorded or not, as a whole.
 #[async_trait]
 pub trait Store: Inspect + Send + Sync {
     /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An
@@ -97,6 +97,10 @@ pub trait Store: Inspect + Send + Sync {
     /// Carries out an operator's order and writes it down with who gave it, in one transaction: see
     /// [`Inspect::audit`].
     async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error>;
+
+    /// nothing → pending, by an operator's hand: written down with who did it, in one transaction. The entry tells what the
+    /// message is about, not what it says.
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error>;
 
     /// A relay says that it is alive, and how its sinks are: see [`Inspect::relays`].
     async fn report(&self, report: &RelayReport) -> Result<(), Error>;

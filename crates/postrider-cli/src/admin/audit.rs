@@ -13,6 +13,9 @@ use super::error::Answer;
 use super::input::{Asked, Limit, Time};
 use super::state::{Admin, in_time};
 
+/// Of one page: an order by ids names each of them.
+const MAX_ENTRIES: u32 = 100;
+
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -23,8 +26,8 @@ pub(super) struct AuditQuery {
     before: Option<i64>,
     /// At most this many.
     #[serde(default)]
-    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
-    limit: Limit,
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 100, default = 100)]
+    limit: Limit<MAX_ENTRIES>,
 }
 
 #[derive(Serialize, ToSchema)]

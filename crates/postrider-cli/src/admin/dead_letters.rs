@@ -38,7 +38,7 @@ pub(super) struct DeadQuery {
     lane: Option<String>,
     /// For this reason: `FAILED` or `ATTEMPTS_EXHAUSTED`.
     reason: Option<String>,
-    /// With this code.
+    /// With this code; an empty one means those without any.
     error_code: Option<String>,
     /// Dead since this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -73,7 +73,7 @@ pub(super) struct GroupQuery {
     lane: Option<String>,
     /// For this reason: `FAILED` or `ATTEMPTS_EXHAUSTED`.
     reason: Option<String>,
-    /// With this code.
+    /// With this code; an empty one means those without any.
     error_code: Option<String>,
     /// Dead since this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
@@ -97,6 +97,7 @@ struct FilterBody {
     lane: Option<String>,
     /// `FAILED` or `ATTEMPTS_EXHAUSTED`.
     reason: Option<String>,
+    /// An empty one means those without any.
     error_code: Option<String>,
     /// Dead since this time or later.
     from: Option<Time>,

@@ -94,19 +94,19 @@ pub(super) fn id(text: &str) -> Result<Uuid, ApiError> {
 
 /// How many lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit(pub(super) u32);
+pub(super) struct Limit<const MOST: u32 = MAX_LIMIT>(pub(super) u32);
 
-impl Default for Limit {
+impl<const MOST: u32> Default for Limit<MOST> {
     fn default() -> Self {
         Self(DEFAULT_LIMIT)
     }
 }
 
-impl<'de> Deserialize<'de> for Limit {
+impl<'de, const MOST: u32> Deserialize<'de> for Limit<MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer) {
-            Ok(limit @ 1..=MAX_LIMIT) => Ok(Self(limit)),
-            _ => Err(D::Error::custom(format_args!("expected a whole number from 1 to {MAX_LIMIT}"))),
+            Ok(limit) if (1..=MOST).contains(&limit) => Ok(Self(limit)),
+            _ => Err(D::Error::custom(format_args!("expected a whole number from 1 to {MOST}"))),
         }
     }
 }

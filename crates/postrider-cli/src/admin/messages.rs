@@ -6,9 +6,9 @@ mod detail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use postrider::{Explanation, ListFilter, ListState, Message, MessageSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,9 +16,10 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 pub(super) use self::detail::MessageDocument;
+use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{self, Asked, Limit, Sent, Time};
-use super::state::{Admin, in_time};
+use super::state::{Admin, in_time, ordered};
 use super::sync::AnyQuery;
 
 /// Where a message stands.
@@ -29,6 +30,7 @@ enum MessageState {
     Leased,
     Dead,
     Delivered,
+    Discarded,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -80,7 +82,7 @@ struct MessageItem {
     topic: String,
     lane: Option<String>,
     sequence_id: Option<i64>,
-    /// Null if it was delivered everywhere.
+    /// Null if nothing is left to deliver.
     sink: Option<String>,
     state: String,
     attempt_no: Option<i32>,
@@ -101,6 +103,7 @@ pub(super) async fn list(
             MessageState::Leased => ListState::Leased,
             MessageState::Dead => ListState::Dead,
             MessageState::Delivered => ListState::Delivered,
+            MessageState::Discarded => ListState::Discarded,
         }),
         namespace: query.namespace,
         from: query.from.map(|Time(time)| time),
@@ -224,13 +227,13 @@ pub(super) struct EnqueuedDocument {
     responses((status = 201, body = EnqueuedDocument)))]
 pub(super) async fn enqueue(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
     Asked(query): Asked<AnyQuery>,
     Sent(body): Sent<EnqueueBody>,
 ) -> Result<(StatusCode, Json<EnqueuedDocument>), ApiError> {
     let database = admin.database(query.database.as_deref())?;
     let message = body.message()?;
-    let enqueued = in_time(database.store.enqueue(&[message])).await?;
-    let enqueued = enqueued.first().ok_or_else(|| ApiError::unavailable("the store did not say what it wrote"))?;
+    let enqueued = ordered(database.store.enqueue_as(&caller.actor(), &message)).await?;
     let document = EnqueuedDocument {
         message_id: enqueued.message_id,
         sequence_id: enqueued.sequence_id,

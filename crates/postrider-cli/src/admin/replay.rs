@@ -40,6 +40,8 @@ pub(super) struct ReplayBody {
     per_second: Option<NonZeroU32>,
     /// Only after this message: the `next` of the request before.
     after: Option<Uuid>,
+    /// The first is due then, or now if that is over: the `paced_until` of the request before.
+    paced_from: Option<Time>,
     /// Only count.
     #[serde(default)]
     dry_run: bool,
@@ -55,6 +57,8 @@ pub(super) struct ReplayDocument {
     more: bool,
     /// For `after`, to go on.
     next: Option<Uuid>,
+    /// For `paced_from`, to go on.
+    paced_until: Option<Time>,
     dry_run: bool,
 }
 
@@ -86,6 +90,7 @@ async fn again(database: &Served, caller: &Caller, body: ReplayBody) -> Result<R
         namespace: body.namespace,
         topic: body.topic,
         per_second: body.per_second,
+        paced_from: body.paced_from.map(|Time(time)| time),
         after: body.after,
         at_most: MAX_ORDER,
     };
@@ -97,9 +102,10 @@ async fn again(database: &Served, caller: &Caller, body: ReplayBody) -> Result<R
         affected += batch.affected;
         if batch.next.is_none() || begun.elapsed() >= ORDER_TIME {
             let (more, next) = (batch.next.is_some(), batch.next);
-            return Ok(ReplayDocument { matching: affected, affected, more, next, dry_run: false });
+            let paced_until = batch.paced_until.filter(|_| more).map(Time);
+            return Ok(ReplayDocument { matching: affected, affected, more, next, paced_until, dry_run: false });
         }
-        order.after = batch.next;
+        (order.after, order.paced_from) = (batch.next, batch.paced_until);
     }
 }
 
@@ -126,7 +132,7 @@ async fn count(database: &Served, body: ReplayBody) -> Result<ReplayDocument, Ap
         filter.before = page.next;
         let more = page.next.is_some() && (body.after.is_none() || page.next > body.after);
         if !more || begun.elapsed() >= ORDER_TIME {
-            return Ok(ReplayDocument { matching, affected: 0, more, next: None, dry_run: true });
+            return Ok(ReplayDocument { matching, affected: 0, more, next: None, paced_until: None, dry_run: true });
         }
     }
 }

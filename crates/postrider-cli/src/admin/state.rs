@@ -72,19 +72,31 @@ impl Admin {
 impl Served {
     /// Carries an order out, in this name.
     pub(super) async fn operate(&self, actor: &str, order: &Order) -> Result<Done, ApiError> {
-        in_time(self.store.operate(actor, order)).await
+        ordered(self.store.operate(actor, order)).await
     }
 }
 
-/// What the store answers, if it does so in time.
+/// What the store answers, if it does so in time. What is given up is stopped in the store, too.
 pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+    answered(question).await?.ok_or_else(too_long)
+}
+
+/// The same for an order: nobody knows whether one that was given up was carried out.
+pub(super) async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+    let unknown = "it was told to stop, and may have been carried out all the same: the audit tells";
+    answered(order).await?.ok_or_else(|| too_long().hint(unknown))
+}
+
+/// `None`: it took too long.
+async fn answered<T>(question: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, ApiError> {
     let in_turn = async {
         // It is never closed; if it were, nobody would have to wait.
         let _turn = QUESTIONS.acquire().await;
         question.await
     };
-    let answer = timeout(STORE_TIMEOUT, in_turn)
-        .await
-        .map_err(|_| ApiError::unavailable(format!("the database took longer than {}", humane::span(STORE_TIMEOUT))))?;
-    Ok(answer?)
+    Ok(timeout(STORE_TIMEOUT, in_turn).await.ok().transpose()?)
+}
+
+fn too_long() -> ApiError {
+    ApiError::unavailable(format!("the database took longer than {}", humane::span(STORE_TIMEOUT)))
 }

@@ -124,7 +124,7 @@ struct OutboxItem {
     failed_at: Option<Time>,
     dlq_reason: Option<String>,
     payload_size_bytes: i64,
-    /// Where it goes; null if it was delivered everywhere.
+    /// Where it goes; null if nothing is left to deliver.
     sink: Option<String>,
 }
 

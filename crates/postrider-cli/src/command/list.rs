@@ -18,9 +18,10 @@ use crate::store::{Address, Missing, Opened};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
-A message that goes to several sinks has a line for each that has not ended
-well. States other than delivered are read from the queue and are quick however
-long the history is.
+A message that goes to several sinks has a line for each that has not ended, and
+one line when nothing is left to deliver: discarded, if somebody gave it up for
+a sink, else delivered. The other states are read from the queue and are quick
+however long the history is.
 
 Examples:
   postrider list --state dead
@@ -71,6 +72,7 @@ enum State {
     Leased,
     Dead,
     Delivered,
+    Discarded,
 }
 
 pub(crate) struct Prepared {
@@ -87,6 +89,7 @@ impl Args {
             State::Leased => ListState::Leased,
             State::Dead => ListState::Dead,
             State::Delivered => ListState::Delivered,
+            State::Discarded => ListState::Discarded,
         });
         let filter = ListFilter {
             state,

@@ -117,6 +117,7 @@ fn order(args: &Args, now: SystemTime) -> Result<ReplayOrder> {
         namespace: args.namespace.clone(),
         topic: args.topic.clone(),
         per_second: args.rate,
+        paced_from: None,
         after: None,
         at_most: MAX_ORDER,
     })
@@ -156,7 +157,7 @@ async fn replay(store: &dyn Store, mut order: ReplayOrder, matching: u64, json: 
         affected += done.affected;
         bar.set_position(affected);
         let Some(next) = done.next else { break };
-        order.after = Some(next);
+        (order.after, order.paced_from) = (Some(next), done.paced_until);
         if stop.token.is_cancelled() {
             bar.finish_and_clear();
             return Err(stopped(&stop, affected, next));

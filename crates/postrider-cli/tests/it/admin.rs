@@ -6,6 +6,7 @@ mod guard;
 mod health;
 mod operate;
 mod schema;
+mod secrets;
 mod server;
 mod sync;
 mod views;

@@ -1,4 +1,5 @@
-//! A secret in every place that can hold one is shown by no command, no error and no log.
+//! A secret in every place that can hold one is shown by no command, no error and no log. What is served is asked in
+//! `admin/secrets.rs`.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,10 +8,10 @@ use std::process::Stdio;
 
 use crate::support::{Ran, command, finish};
 
-const SECRET: &str = "hunter2planted";
+pub(crate) const SECRET: &str = "hunter2planted";
 
 /// Every sink with a secret in every field that takes one. Nobody listens on the port.
-fn planted(port: u16, outbox: &str) -> String {
+pub(crate) fn planted(port: u16, outbox: &str) -> String {
     let place = format!("127.0.0.1:{port}");
     let login = format!("user:{SECRET}@{place}");
     let kafka = if cfg!(feature = "kafka") {
@@ -108,7 +109,7 @@ fn unusable(port: u16) -> String {
 }
 
 #[track_caller]
-fn silent(said: &[&str], what: &str) {
+pub(crate) fn silent(said: &[&str], what: &str) {
     // The secret itself, and as it stands in a webhook's or in a header of basic authentication.
     for secret in [SECRET, "aHVudGVyMnBsYW50ZWR", "dXNlcjpodW50ZXIycGxhbnRlZA"] {
         for text in said {

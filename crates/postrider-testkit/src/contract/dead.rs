@@ -95,6 +95,22 @@ pub async fn every_field_of_a_filter_counts<F: Fixture>() {
     assert_eq!(hand.count_dead(&none).await.expect("count_dead"), 0);
 }
 
+/// An empty code means those that have none, and no others.
+pub async fn letters_without_a_code_are_a_kind<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let ids = hand.put_plain(2).await;
+    fail_one(&hand, "default", "E1").await;
+    let silent = Outcome::Failed(Failure { error_code: None, error_message: None });
+    hand.finish_all(&hand.take(1).await, &silent).await;
+    let without = DeadFilter { error_code: Some(String::new()), ..DeadFilter::default() };
+    let found: Vec<Uuid> = letters(&hand, &without).await.iter().map(|letter| letter.message_id).collect();
+    assert_eq!(found, ids[1..]);
+    assert_eq!(hand.count_dead(&without).await.expect("count_dead"), 1);
+    let order = Order::Redrive { which: without, at_most: 10 };
+    assert_eq!(hand.operate("ann", &order).await.expect("redrive").affected, 1);
+    assert_eq!(hand.counts().await, (1, 0, 1));
+}
+
 /// A page goes on after the last one of the page before, whatever died at the same time; nothing twice, nothing missed.
 pub async fn dead_letters_are_listed_in_pages<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;

@@ -56,6 +56,47 @@ pub async fn a_list_is_narrowed_by_namespace_and_time<F: Fixture>() {
     }
 }
 
+/// What was given up is not called delivered: by the list, by its filters, for each sink, and line by line.
+pub async fn what_was_given_up_is_listed_so<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for sink in ["one", "two"] {
+        hand.add_route(&Route::new("both", sink)).await.expect("add_route");
+    }
+    let well = hand.put(message("t")).await.message_id;
+    hand.deliver(&hand.take(1).await).await;
+    let given_up = hand.put(message("t")).await.message_id;
+    hand.fail(&hand.take(1).await).await;
+    let half = hand.put(message("both")).await.message_id;
+    hand.deliver(&hand.take_from("one", 1).await).await;
+    hand.fail(&hand.take_from("two", 1).await).await;
+    // Tried again and delivered: how it ended counts.
+    let after_all = hand.put(message("t")).await.message_id;
+    hand.retry(&hand.take(1).await, Duration::ZERO).await;
+    hand.deliver(&hand.take(1).await).await;
+    let discarded = hand.discard(&[given_up, half], None).await.expect("discard");
+    assert_eq!(discarded, 2);
+    let standing = async |filter: ListFilter| {
+        let page = hand.list(&filter).await.expect("list");
+        page.items.into_iter().map(|line| (line.message_id, line.state, line.sink)).collect::<Vec<_>>()
+    };
+    let line = |id: Uuid, state: &str| (id, state.to_owned(), None);
+    let ended = [line(after_all, "delivered"), line(half, "discarded"), line(given_up, "discarded")];
+    assert_eq!(standing(any()).await, [&ended[..], &[line(well, "delivered")]].concat());
+    let by_state = |state| ListFilter { state: Some(state), ..any() };
+    assert_eq!(standing(by_state(ListState::Discarded)).await, ended[1..]);
+    assert_eq!(standing(by_state(ListState::Delivered)).await, [line(after_all, "delivered"), line(well, "delivered")]);
+    let by_sink = |sink: &str| ListFilter { sink: Some(sink.to_owned()), ..any() };
+    assert_eq!(standing(by_sink("one")).await, [line(half, "delivered")], "it went well for this one");
+    assert_eq!(standing(by_sink("two")).await, [line(half, "discarded")]);
+    assert_eq!(standing(by_sink("three")).await, []);
+    let entries = hand.entries(&[well, given_up, half, Uuid::nil()]).await.expect("entries");
+    let told: Vec<_> =
+        entries.iter().map(|entry| (entry.message_id, entry.state.clone(), entry.sink.clone())).collect();
+    assert_eq!(told, [line(well, "delivered"), line(given_up, "discarded"), line(half, "discarded")]);
+    assert_eq!(entries[1].error_code.as_deref(), Some("REFUSED"), "and why is still told");
+    assert_eq!((entries[0].attempt_count, entries[2].attempt_count), (1, 2));
+}
+
 /// A search for what is rare ends after a bounded look, says where to go on, and comes to the end that way.
 pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;

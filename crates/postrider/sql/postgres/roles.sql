@@ -62,7 +62,7 @@ grant execute on function
     :"schema".discard_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer),
     :"schema".skip(text, text),
     :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text),
-    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer),
+    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz),
     :"schema".write_audit(text, text, jsonb, bigint),
     :"schema".unclaim_stuck(numeric),
     :"schema".repair_expired_leases(integer),

@@ -2,7 +2,7 @@
 //! no prepared statement behind: right through a pooler in transaction mode too.
 
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{GenericClient, Transaction};
+use tokio_postgres::{Row, Transaction};
 
 use super::{Columns, Enqueue, Enqueued, Outbox};
 use crate::error::Error;
@@ -10,17 +10,15 @@ use crate::message::Message;
 
 impl Enqueue for &Transaction<'_> {
     async fn write(self, outbox: &Outbox, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
-        write(self, &outbox.sql(), Columns::from_messages(messages)?).await
+        let columns = Columns::from_messages(messages)?;
+        let rows = self.query_typed(&outbox.sql(), &parameters(&columns)).await?;
+        rows.iter().map(enqueued).collect()
     }
 }
 
-/// On a connection without a transaction, the one statement is a transaction of its own.
-pub(crate) async fn write(
-    client: &(impl GenericClient + Sync),
-    sql: &str,
-    columns: Columns<'_>,
-) -> Result<Vec<Enqueued>, Error> {
-    let parameters: [(&(dyn ToSql + Sync), Type); 13] = [
+/// The parameters of [`Outbox::sql`], $1 to $13.
+pub(crate) fn parameters<'a>(columns: &'a Columns<'_>) -> [(&'a (dyn ToSql + Sync), Type); 13] {
+    [
         (&columns.topic, Type::TEXT_ARRAY),
         (&columns.payload, Type::TEXT_ARRAY),
         (&columns.namespace, Type::TEXT_ARRAY),
@@ -34,9 +32,10 @@ pub(crate) async fn write(
         (&columns.body, Type::BYTEA_ARRAY),
         (&columns.content_type, Type::TEXT_ARRAY),
         (&columns.delay_seconds, Type::TEXT_ARRAY),
-    ];
-    let rows = client.query_typed(sql, &parameters).await?;
-    rows.iter()
-        .map(|row| Ok(Enqueued { message_id: row.try_get(0)?, sequence_id: row.try_get(1)?, created: row.try_get(2)? }))
-        .collect()
+    ]
+}
+
+/// A row of its answer.
+pub(crate) fn enqueued(row: &Row) -> Result<Enqueued, Error> {
+    Ok(Enqueued { message_id: row.try_get(0)?, sequence_id: row.try_get(1)?, created: row.try_get(2)? })
 }

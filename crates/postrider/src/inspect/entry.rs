@@ -5,14 +5,14 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-/// One delivery of a message that has not ended well, or a message that was delivered everywhere.
+/// One delivery of a message that has not ended, or a message of which nothing is left to deliver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The message.
     pub message_id: Uuid,
-    /// The sink; `None` if it was delivered everywhere.
+    /// The sink; `None` if nothing is left to deliver.
     pub sink: Option<String>,
-    /// `pending`, `leased`, `dead` or `delivered`.
+    /// `pending`, `leased`, `dead`, `delivered` or `discarded`.
     pub state: String,
     /// Its topic.
     pub topic: String,
@@ -30,7 +30,7 @@ pub struct Entry {
     pub claimed_at: Option<SystemTime>,
     /// Until when.
     pub lease_expires_at: Option<SystemTime>,
-    /// Attempts since the last redrive; all of them, if it was delivered.
+    /// Attempts since the last redrive; all of them, if nothing is left to deliver.
     pub attempt_count: i32,
     /// When the last attempt ended.
     pub last_attempt_at: Option<SystemTime>,

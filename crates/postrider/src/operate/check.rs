@@ -1,9 +1,14 @@
 //! What every store checks about an order before it carries it out, and how the order is written down. What only one
 //! verb needs is checked where that verb is.
 
+use serde_json::{Map, Value};
+
 use crate::error::Error;
-use crate::message::limit;
+use crate::message::{Message, limit};
 use crate::operate::{MAX_ORDER, Order};
+
+/// The word of the audit for a message that an operator enqueued.
+pub(crate) const ENQUEUE: &str = "enqueue";
 
 /// The fastest replay: beyond it a message would be due less than a microsecond after the one before.
 const MAX_PER_SECOND: u32 = 1_000_000;
@@ -11,10 +16,7 @@ const MAX_PER_SECOND: u32 = 1_000_000;
 impl Order {
     /// Refuses what is out of range, whatever the store, and writes the order as the audit keeps it.
     pub(crate) fn to_detail(&self, actor: &str) -> Result<String, Error> {
-        let refuse = |message: String| Err(Error::Refused { message, hint: None });
-        if actor.is_empty() || actor.len() > limit::NAME_BYTES || actor.contains('\0') {
-            return refuse(format!("actor must be 1 to {} bytes of text", limit::NAME_BYTES));
-        }
+        check_actor(actor)?;
         let (named, at_most) = match self {
             Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
             Self::Replay(replay) => (&None, Some(replay.at_most)),
@@ -31,6 +33,32 @@ impl Order {
         }
         serde_json::to_string(self).or_else(|error| refuse(format!("the order cannot be written down: {error}")))
     }
+}
+
+/// The same for a message that an operator enqueues: what it is about. Its id is added by whoever has made it.
+pub(crate) fn enqueue_detail(actor: &str, message: &Message) -> Result<Map<String, Value>, Error> {
+    check_actor(actor)?;
+    message.check()?;
+    let told = [
+        ("action", Some(ENQUEUE.into())),
+        ("topic", Some(message.topic.as_str().into())),
+        ("namespace", message.namespace.as_deref().map(Value::from)),
+        ("tenant_id", message.tenant_id.map(|tenant| tenant.to_string().into())),
+        ("lane", message.lane.as_deref().map(Value::from)),
+        ("dedupe_key", message.dedupe_key.as_deref().map(Value::from)),
+    ];
+    Ok(told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+fn check_actor(actor: &str) -> Result<(), Error> {
+    if actor.is_empty() || actor.len() > limit::NAME_BYTES || actor.contains('\0') {
+        return refuse(format!("actor must be 1 to {} bytes of text", limit::NAME_BYTES));
+    }
+    Ok(())
+}
+
+fn refuse<T>(message: String) -> Result<T, Error> {
+    Err(Error::Refused { message, hint: None })
 }
 
 #[cfg(test)]
@@ -71,6 +99,7 @@ mod tests {
             namespace: None,
             topic: Some("t".to_owned()),
             per_second: NonZeroU32::new(7),
+            paced_from: None,
             after: None,
             at_most: 1,
         };

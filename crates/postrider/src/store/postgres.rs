@@ -78,9 +78,13 @@ impl PostgresStore {
         &self.schema
     }
 
+    async fn lend(&self) -> Result<Lent, Error> {
+        Ok(Lent { connection: Some(self.connection().await?), dial: self.dial.clone(), answered: false })
+    }
+
     pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         let sql = sql.replace("outbox.", &format!("{}.", self.schema.quoted()));
-        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let mut lent = self.lend().await?;
         let answer = lent.connection.as_deref().map(|connection| connection.query_typed(&sql, parameters));
         let rows = futures_util::future::OptionFuture::from(answer).await.transpose();
         lent.answered = true;
@@ -109,18 +113,22 @@ impl PostgresStore {
     }
 }
 
-/// A connection whose answer is waited for. If the waiting is given up, the connection is closed: whatever came next
-/// would stand behind the statement that still runs.
+/// A connection whose answer is waited for. If the waiting is given up, the server is told to stop, and the connection is
+/// closed: whatever came next would stand behind the statement that still runs.
 struct Lent {
     connection: Option<Object>,
+    dial: Dial,
     answered: bool,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take().filter(|_| !self.answered) {
-            // Taken out of the pool, and closed.
-            drop(Object::take(connection));
+        let Some(connection) = self.connection.take().filter(|_| !self.answered) else { return };
+        let running = connection.cancel_token();
+        // Taken out of the pool, and closed.
+        drop(Object::take(connection));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(self.dial.clone().cancel(running));
         }
     }
 }
@@ -133,8 +141,10 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         }
         let columns = Columns::from_messages(messages)?;
+        // The one statement is a transaction of its own.
         let sql = Outbox::new(self.schema.clone()).sql();
-        enqueue::tokio_postgres::write(&**self.connection().await?, &sql, columns).await
+        let rows = self.query(&sql, &enqueue::tokio_postgres::parameters(&columns)).await?;
+        rows.iter().map(enqueue::tokio_postgres::enqueued).collect()
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
@@ -306,7 +316,7 @@ impl Store for PostgresStore {
     async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
         let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
         enqueue::check_many(&messages)?;
-        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let mut lent = self.lend().await?;
         let work = lent.connection.as_deref_mut().map(|connection| async move {
             let tx = connection.transaction().await?;
             let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;
@@ -379,6 +389,10 @@ impl Store for PostgresStore {
 
     async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error> {
         operate::operate(self, actor, order).await
+    }
+
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+        operate::enqueue(self, actor, message).await
     }
 
     async fn report(&self, report: &RelayReport) -> Result<(), Error> {

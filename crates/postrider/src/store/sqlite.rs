@@ -251,6 +251,11 @@ impl Store for SqliteStore {
         self.write(move |session| order::carry_out(session, &actor, &order)).await
     }
 
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+        let (actor, message) = (actor.to_owned(), message.clone());
+        self.write(move |session| order::enqueue(session, &actor, &message)).await
+    }
+
     async fn report(&self, report: &RelayReport) -> Result<(), Error> {
         input::report(report)?;
         let report = report.clone();

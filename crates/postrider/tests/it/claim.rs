@@ -175,9 +175,9 @@ async fn not_before_it_is_due() {
     let (_database, client) = fresh().await;
     enqueue(&client, "later", ", delay_seconds => 3600, priority => 100").await;
     enqueue(&client, "scheduled", ", due_at => now() + interval '1 day'").await;
-    let soon = enqueue(&client, "soon", ", delay_seconds => 0.05").await;
+    let soon = enqueue(&client, "soon", ", delay_seconds => 1").await;
     assert_eq!(claim(&client, "w", 10).await, []);
-    client.query("select pg_sleep(0.06)", &[]).await.unwrap();
+    client.query("select pg_sleep(1.01)", &[]).await.unwrap();
     let held = claim(&client, "w", 10).await;
     assert_eq!(held.iter().map(|held| held.id).collect::<Vec<_>>(), [soon]);
 }

@@ -45,6 +45,27 @@ async fn each_attempt_is_in_one_sample() {
     assert_eq!(number(&client, gaps).await, 0, "an interval begins where the one before ended");
 }
 
+/// After a pause the first sample tells of a long time. What is recent is not: only the attempts of the window are.
+#[tokio::test]
+async fn what_a_long_sample_tells_is_not_all_recent() {
+    let (_database, client) = fresh().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    client.batch_execute("update outbox.setting set status_window = '2 seconds'").await.unwrap();
+    enqueue_plain(&client, 6).await;
+    mark_delivered(&client, &claim(&client, "w", 3).await).await;
+    client.query("select pg_sleep(2.1)", &[]).await.unwrap();
+    mark_delivered(&client, &claim(&client, "w", 2).await).await;
+    client.query("select pg_sleep(0.01)", &[]).await.unwrap();
+    measure(&client).await;
+    assert_eq!(number(&client, "select dispatched from outbox.samples").await, 5, "the sample has all");
+    mark_delivered(&client, &claim(&client, "w", 1).await).await;
+    let recent = "select recent_dispatched from outbox.status";
+    assert_eq!(number(&client, recent).await, 3, "what was delivered before the window is not recent");
+    client.query("select pg_sleep(0.01)", &[]).await.unwrap();
+    measure(&client).await;
+    assert_eq!(number(&client, recent).await, 3, "and what came after the long sample is counted once");
+}
+
 /// One measures; who comes meanwhile goes away at once, and an old snapshot is refused.
 #[tokio::test]
 async fn a_second_measurer_does_not_wait() {

@@ -32,7 +32,7 @@ pub(super) struct Which {
     /// Refused for good, or out of attempts
     #[arg(long, value_enum, help_heading = HEADING)]
     reason: Option<Reason>,
-    /// With this code, such as `HTTP_503`
+    /// With this code, such as `HTTP_503`; an empty one means those without any
     #[arg(long, value_name = "CODE", help_heading = HEADING)]
     error_code: Option<String>,
     /// Dead since this time or later: RFC 3339, or "2h ago"

@@ -1,6 +1,7 @@
 //! The life of a message, top to bottom: enqueued, each attempt when its outcome was recorded, and where every
 //! delivery stands now. Called by `show` alone.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use postrider::{AttemptRecord, DeliveryRecord, MessageDetail};
@@ -29,12 +30,18 @@ pub(super) fn print(message: &MessageDetail, now: SystemTime, output: &mut Outpu
     }
     if message.deliveries.is_empty() {
         gap(output)?;
-        let dispatched = message.attempts.iter().any(|attempt| attempt.state == "DISPATCHED");
-        let text = if dispatched { "delivered" } else { "nothing left to deliver" };
-        let text = output.paint(if dispatched { Paint::Good } else { Paint::Plain }, text);
-        event(output, "now", Dot::Hollow, Paint::Good, &text, &[])?;
+        let state = ended(&message.attempts);
+        let text = output.paint(state_paint(state), state);
+        event(output, "now", Dot::Hollow, state_paint(state), &text, &[])?;
     }
     Ok(())
+}
+
+/// How it ended, now that nothing is left to deliver: given up, if the last attempt for a sink failed.
+fn ended(attempts: &[AttemptRecord]) -> &'static str {
+    let last: BTreeMap<&str, &str> =
+        attempts.iter().map(|attempt| (attempt.sink.as_str(), attempt.state.as_str())).collect();
+    if last.values().all(|state| *state == "DISPATCHED") { "delivered" } else { "discarded" }
 }
 
 fn print_attempt(attempt: &AttemptRecord, enqueued_at: SystemTime, output: &mut Output) -> Result<()> {

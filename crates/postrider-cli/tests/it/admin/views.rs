@@ -34,6 +34,14 @@ async fn a_message_is_enqueued_found_and_shown() {
         let again = super::server::send(request()).await.ok();
         assert_eq!((&again["created"], &again["message_id"]), (&json!(false), &first["message_id"]));
         let id = first["message_id"].as_str().unwrap();
+        let audit = server.look("/api/v1/audit").await.ok();
+        let entry = &items(&audit)[1];
+        assert_eq!((&entry["action"], &entry["affected"]), (&json!("enqueue"), &json!(1)), "{audit}");
+        assert_eq!(
+            (&entry["detail"]["message_id"], &entry["detail"]["payload"]),
+            (&json!(id), &Value::Null),
+            "{audit}"
+        );
 
         for (query, found) in [
             (String::new(), 1),
@@ -145,6 +153,35 @@ async fn the_overview_has_sinks_relays_and_samples() {
         let metrics = server.get("/metrics").await;
         assert!(metrics.header("content-type").starts_with("text/plain"), "{:?}", metrics.headers);
         assert!(metrics.text.contains("# TYPE outbox_"), "{}", metrics.text);
+    }
+}
+
+/// Sinks of one name in two databases are two series, in gauges and in counters.
+#[tokio::test]
+async fn metrics_tell_the_databases_apart() {
+    let [postgres, sqlite] = outboxes().await;
+    store(&postgres).enqueue(&[message("t", 1)]).await.unwrap();
+    store(&sqlite).enqueue(&[message("t", 1), message("t", 2)]).await.unwrap();
+    let config = format!(
+        "[databases.east]\nurl = \"{}\"\n[databases.west]\nurl = \"{}\"\n[sinks.default.stdout]\n",
+        postgres.url, sqlite.url
+    );
+    let server = Server::spawn(command(&["run", "--listen", "127.0.0.1:0"]), &config);
+    for (name, east, west) in [
+        ("outbox_attempts_total", 1, 2),
+        ("outbox_claimed_messages_total", 1, 2),
+        ("outbox_pending_depth", 0, 0),
+        ("outbox_relay_info", 1, 1),
+    ] {
+        let has = |text: &str, database: &str, value: i32| {
+            let series = format!("{name}{{database=\"{database}\",");
+            text.lines().any(|line| line.starts_with(&series) && line.ends_with(&format!(" {value}")))
+        };
+        until(name, async || {
+            let text = server.get("/metrics").await.text;
+            has(&text, "east", east) && has(&text, "west", west)
+        })
+        .await;
     }
 }
 

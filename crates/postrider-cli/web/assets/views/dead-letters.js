@@ -69,14 +69,8 @@ export function DeadLetters({ route: { query } }) {
     }`;
 }
 
-/** Of a filter, without what a link must not carry. */
-const narrowed = (query, group) => ({
-  ...query,
-  sink: group.sink,
-  topic: group.topic,
-  reason: group.reason,
-  error_code: group.error_code,
-});
+const kind = ({ sink, topic, reason, error_code }) => ({ sink, topic, reason, error_code });
+const narrowed = (query, group) => ({ ...query, ...kind(group) });
 
 function Groups({ groups, total, query, ask }) {
   const orders = (filter, what, amount) => html`<span class="orders">
@@ -102,12 +96,10 @@ function Groups({ groups, total, query, ask }) {
     {
       label: 'Orders',
       hide: true,
-      // A filter cannot say "without a code" or "without a topic": such letters are ordered one by one, below.
       cell: (group) =>
-        group.error_code &&
-        group.topic &&
         orders(
-          deadFilter(narrowed(query, group)),
+          // An empty code means those without one.
+          { ...deadFilter(query), ...kind(group), error_code: group.error_code ?? '' },
           `${plural(group.count, 'dead letter')} of ${group.topic} for ${group.sink}`,
           '',
         ),

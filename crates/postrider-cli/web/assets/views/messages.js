@@ -10,7 +10,7 @@ import { Message, Nothing, Problem, State, Table, Time, Waiting } from '../parts
 import { link } from '../router.js';
 
 const LIMIT = 50;
-const STATES = ['pending', 'leased', 'dead', 'delivered'];
+const STATES = ['pending', 'leased', 'dead', 'delivered', 'discarded'];
 
 export function Messages({ route: { query } }) {
   useTitle('Messages');
@@ -34,7 +34,7 @@ export function Messages({ route: { query } }) {
     { name: 'to', label: 'Enqueued before', time: true, more: true },
   ];
   const page = messages.data;
-  return html`<div class="head"><h1>Messages</h1><p class="muted">Newest first; one line for each delivery that has not ended, one for what was delivered everywhere.</p></div>
+  return html`<div class="head"><h1>Messages</h1><p class="muted">Newest first; one line for each delivery that has not ended, one when nothing is left to deliver.</p></div>
     <${Filters} path="messages" fields=${fields} query=${query} />
     <${Problem} error=${messages.error} retry=${messages.reload} />
     ${messages.loading && html`<${Waiting} rows=${10} />`}

@@ -1,5 +1,6 @@
 -- Chooses and locks dead letters by what is known about them, the oldest first. Internal.
--- Caller: redrive_matching and discard_matching. What is null does not matter; all null means every dead letter.
+-- Caller: redrive_matching and discard_matching. What is null does not matter; all null means every dead letter. An empty
+--   error_code means those without one.
 -- Locks: the dead letters, FOR UPDATE SKIP LOCKED: it waits for nobody, so it cannot deadlock with whoever locks by id,
 --   and two operators with the same wish get different letters.
 -- Index: dead_letter_by_time or dead_letter_of_sink, backwards; dead_letter_pk for message_ids. A custom plan, so that
@@ -39,7 +40,7 @@ begin
           and (choose_dead.tenant_id is null or l.tenant_id = choose_dead.tenant_id)
           and (choose_dead.lane is null or l.lane = choose_dead.lane)
           and (choose_dead.reason is null or l.reason = choose_dead.reason)
-          and (choose_dead.error_code is null or l.error_code = choose_dead.error_code)
+          and (choose_dead.error_code is null or coalesce(l.error_code, '') = choose_dead.error_code)
           and (choose_dead.died_from is null or l.died_at >= choose_dead.died_from)
           and (choose_dead.died_to is null or l.died_at < choose_dead.died_to)
         order by l.died_at, l.message_id

@@ -2,8 +2,8 @@
 -- Caller: Inspect::list, people. Reads only. Every filter may be null; ids bound the time (message_id_floor).
 --   pending, leased, dead: what the delivery itself tells (state, tenant, lane, sink) is asked of the hot table or of the
 --   dead letters; what only the message tells (namespace, topic) is looked up for no more than `look_at` deliveries.
---   delivered, or no state: looks at no more than `look_at` messages of history, one after the other until the page is
---   full. The bound is a limit inside, the filters stand outside of it, and nothing in between sorts or hashes.
+--   delivered, discarded, or no state: looks at no more than `look_at` messages of history, one after the other until the
+--   page is full. Discarded: nothing is left to deliver, and the last attempt for a sink (the one asked for) failed. The bound is a limit inside, the filters stand outside of it, and nothing in between sorts or hashes.
 -- A page ends between two messages, so it may have a few rows more than `page_size`. If it did not fill, and there is
 -- more behind what was looked at, a last row has no message_id and `look_on` says where to go on (as id_before).
 -- Compiling the plan would take longer than running it: no JIT.
@@ -30,10 +30,10 @@ begin
         raise exception 'page_size must be between 1 and 10000' using errcode = '22023';
     elsif not coalesce($10 between 1 and 1000000, false) then
         raise exception 'look_at must be between 1 and 1000000' using errcode = '22023';
-    elsif $1 not in ('pending', 'leased', 'dead', 'delivered') then
-        raise exception 'state must be pending, leased, dead or delivered' using errcode = '22023';
+    elsif $1 not in ('pending', 'leased', 'dead', 'delivered', 'discarded') then
+        raise exception 'state must be pending, leased, dead, delivered or discarded' using errcode = '22023';
     end if;
-    if $1 <> 'delivered' then
+    if $1 not in ('delivered', 'discarded') then
         return query
         with page as materialized (
             select d.message_id, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, d.state, d.attempt_no, d.due_at
@@ -72,7 +72,8 @@ begin
     end if;
     return query
     with page as materialized (
-        select m.id, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, d.state, d.attempt_no, d.due_at
+        select m.id, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, coalesce(d.state, e.state) as state,
+               d.attempt_no, d.due_at
         from (
             select m.id, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id
             from message m
@@ -83,10 +84,20 @@ begin
         left join lateral (
             select d.sink, d.state, d.attempt_no, d.due_at from deliveries d where d.message_id = m.id offset 0
         ) d on true
+        left join lateral (
+            select case when bool_or(t.last_state <> 'DISPATCHED') then 'discarded' else 'delivered' end as state
+            from (
+                select distinct on (a.sink) a.state as last_state from attempt a
+                where a.message_id = m.id and ($6 is null or a.sink = $6)
+                order by a.sink, a.attempt_no desc
+            ) t
+            where d.sink is null
+            having $6 is null or count(*) > 0
+            offset 0
+        ) e on true
         where ($2 is null or m.namespace = $2) and ($3 is null or m.topic = $3) and ($4 is null or m.tenant_id = $4)
-          and ($5 is null or m.lane = $5) and ($1 is null or d.state is null)
-          and ($6 is null or d.sink = $6 or (d.sink is null and exists (
-                  select from attempt a where a.message_id = m.id and a.sink = $6 and a.state = 'DISPATCHED')))
+          and ($5 is null or m.lane = $5) and ($1 is null or (d.sink is null and e.state = $1))
+          and ($6 is null or d.sink = $6 or (d.sink is null and e.state is not null))
         order by m.id desc
         fetch first ($9) rows with ties
     ), rest as (
@@ -96,7 +107,7 @@ begin
         offset $10 - 1 limit 1
     )
     select p.id, message_id_time(p.id), p.namespace::text, p.topic::text, p.lane::text, p.sequence_id, p.sink::text,
-           coalesce(p.state, 'delivered'), p.attempt_no, p.due_at, null::uuid
+           p.state, p.attempt_no, p.due_at, null::uuid
     from page p
     union all
     select null, null, null, null, null, null, null, null, null, null, r.id

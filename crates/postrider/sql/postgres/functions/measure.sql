@@ -80,8 +80,8 @@ comment on function :"schema".measure(integer) is
     'Writes down how every sink stands and what happened since the last time, if it is time. Returns whether it was.';
 
 -- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
--- after the last sample. So it reaches back as far as the window, and the one interval that began before it. If nobody
--- measures, the attempts of the window are read.
+-- after the last sample. So it reaches back as far as the window, and the one interval that began before it; if that one is
+-- longer than the window, as after a pause, its attempts are read instead. If nobody measures, those of the window are.
 -- Caller: the view `status`. Internal. Index: attempt_completed.
 create or replace function :"schema".recent_attempts()
     returns table (
@@ -96,10 +96,14 @@ create or replace function :"schema".recent_attempts()
 as $$
 #variable_conflict use_column
 declare
-    v_window   constant timestamptz := now() - (select s.status_window from setting s);
+    v_span     constant interval := (select s.status_window from setting s);
+    v_window   constant timestamptz := now() - v_span;
     v_sampled  constant timestamptz := (select max(s.at) from sample s);
     -- In a variable of its own: what is computed in the statement is not looked up in the index.
     v_from     constant timestamptz := greatest(v_window, v_sampled);
+    -- The end of a sample that tells of more than the window.
+    v_long     constant timestamptz := (select max(s.at) from sample s
+                                        where s.at > v_window and s.seconds > extract(epoch from v_span));
 begin
     return query
     select p.sink, sum(p.dispatched)::bigint, sum(p.retryable)::bigint, sum(p.failed)::bigint,
@@ -107,7 +111,7 @@ begin
     from (
         select s.sink, s.dispatched, s.retryable, s.failed, s.zombie_requeue, s.last_success_at, s.last_error_at
         from sample s
-        where s.at > v_window
+        where s.at > v_window and (v_long is null or s.at > v_long)
         union all
         select a.sink,
                count(*) filter (where a.state = 'DISPATCHED'),
@@ -116,8 +120,12 @@ begin
                count(*) filter (where a.state = 'ZOMBIE_REQUEUE'),
                max(a.completed_at) filter (where a.state = 'DISPATCHED'),
                max(a.completed_at) filter (where a.state <> 'DISPATCHED')
-        from attempt a
-        where a.completed_at >= v_from
+        from (
+            select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from
+            union all
+            select a.sink, a.state, a.completed_at from attempt a
+            where a.completed_at >= v_window and a.completed_at < v_long
+        ) a
         group by a.sink
     ) p
     group by p.sink

@@ -27,7 +27,8 @@ comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, tex
 
 -- The same in steps, in the order of ids, and at a rate. `at_most`: looks at no more than this many messages; next_id is
 -- where the next call goes on, with after_id, and null when there is no more. `per_second`: they become due one after
--- the other, from now on, or from where the call before this one ended. Zero with a next_id: go on.
+-- the other, from now on, or from `paced_from` if that is later; paced_until is the paced_from of the next call. Zero with
+-- a next_id: go on.
 create or replace function :"schema".replay_batch(
     message_ids    uuid[]      default null,
     sink           text        default 'default',
@@ -38,17 +39,20 @@ create or replace function :"schema".replay_batch(
     after_id       uuid        default null,
     at_most        integer     default null,
     per_second     integer     default null,
+    paced_from     timestamptz default null,
     out replayed   integer,
-    out next_id    uuid
+    out next_id    uuid,
+    out paced_until timestamptz
 )
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
 declare
-    v_start   timestamptz := clock_timestamp();
+    v_start   timestamptz := greatest(clock_timestamp(), replay_batch.paced_from);
     v_step    interval;
     v_looked  integer;
+    v_chosen  integer;
     v_ids     uuid[];
 begin
     if replay_batch.sink is null or replay_batch.sink = '' or octet_length(replay_batch.sink) > 255 then
@@ -61,15 +65,11 @@ begin
         raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
     elsif replay_batch.per_second not between 1 and 1000000 then
         raise exception 'per_second must be between 1 and 1000000' using errcode = '22023';
+    elsif replay_batch.paced_from > clock_timestamp() + interval '366 days' then
+        raise exception 'paced_from must be within a year' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
-    if replay_batch.per_second is not null and replay_batch.after_id is not null then
-        -- As long as the last one of the call before waits, it says when that call's messages are all due.
-        v_start := greatest(v_start, (select d.due_at + v_step from delivery d
-                                      where d.message_id = replay_batch.after_id and d.sink = replay_batch.sink
-                                        and d.due_at < 'infinity'));
-    end if;
     with looked_at as materialized (
         select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane, m.namespace, m.topic
         from message m
@@ -99,8 +99,11 @@ begin
         returning d.message_id
     )
     select (select count(*) from looked_at), (select m.id from looked_at m order by m.id desc limit 1),
-           (select array_agg(p.message_id) from put p)
-    into v_looked, next_id, v_ids;
+           (select count(*) from chosen), (select array_agg(p.message_id) from put p)
+    into v_looked, next_id, v_chosen, v_ids;
+    if replay_batch.per_second is not null then
+        paced_until := v_start + v_chosen * v_step;
+    end if;
     if v_looked is distinct from replay_batch.at_most then
         next_id := null;
     end if;
@@ -120,5 +123,5 @@ begin
 end
 $$;
 comment on function :"schema".replay_batch(
-    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer) is
-    'Delivers messages again to a sink, in steps and at a rate; returns how many, and where to go on.';
+    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz) is
+    'Delivers messages again to a sink, in steps and at a rate; returns how many, and where and when to go on.';

@@ -1,5 +1,5 @@
 -- The dead letters that a filter means: the first part of count_dead, group_dead, list_dead_letters and choose_dead.
--- What is null does not matter; `message_ids` is a JSON array of ids as 32 hexadecimal digits. Not materialized: where it
+-- What is null does not matter; an empty `error_code` means those without one; `message_ids` is a JSON array of ids as 32 hexadecimal digits. Not materialized: where it
 -- is looked at twice, each look reads what it needs.
 with matching as not materialized (
     select l.* from outbox_dead_letter l
@@ -10,7 +10,7 @@ with matching as not materialized (
       and (:tenant_id is null or l.tenant_id = :tenant_id)
       and (:lane is null or l.lane = :lane)
       and (:reason is null or l.reason = :reason)
-      and (:error_code is null or l.error_code = :error_code)
+      and (:error_code is null or coalesce(l.error_code, '') = :error_code)
       and (:died_from is null or l.died_at >= :died_from)
       and (:died_to is null or l.died_at < :died_to)
 )

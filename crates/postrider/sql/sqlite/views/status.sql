@@ -1,12 +1,15 @@
 -- One row for each sink that has or had work lately: the supervisor's view over queue, dead letters and attempts.
 -- Reads the hot table once (see sinks.sql). The attempts of the last setting.status_window_seconds come from the samples
 -- that ended in it and from the attempts after the last sample, so they reach back as far as the window and the one
--- interval that began before it; if nobody measures, the attempts of the window are read. History is not read. Times are
--- microseconds since 1970.
+-- interval that began before it; if that one is longer than the window, as after a pause, its attempts are read instead,
+-- and if nobody measures, those of the window are. History is not read. Times are microseconds since 1970.
 create view outbox_status as
 with since as (
     select c.now - s.status_window_seconds * 1000000 as window_from,
-           max(c.now - s.status_window_seconds * 1000000, coalesce((select max(m.at) from outbox_sample m), 0)) as sampled
+           max(c.now - s.status_window_seconds * 1000000, coalesce((select max(m.at) from outbox_sample m), 0)) as sampled,
+           -- The end of a sample that tells of more than the window.
+           coalesce((select max(m.at) from outbox_sample m
+                     where m.at > c.now - s.status_window_seconds * 1000000 and m.seconds > s.status_window_seconds), 0) as long
     from outbox_clock c cross join outbox_setting s
 ),
 lately as (
@@ -16,7 +19,7 @@ lately as (
         select m.sink, m.dispatched, m.retryable, m.failed, m.zombie_requeue as zombies, m.last_success_at,
                m.last_error_at
         from outbox_sample m
-        where m.at > (select window_from from since)
+        where m.at > (select max(window_from, long) from since)
         union all
         select a.sink,
                count(*) filter (where a.state = 'DISPATCHED'),
@@ -25,8 +28,13 @@ lately as (
                count(*) filter (where a.state = 'ZOMBIE_REQUEUE'),
                max(a.completed_at) filter (where a.state = 'DISPATCHED'),
                max(a.completed_at) filter (where a.state <> 'DISPATCHED')
-        from outbox_attempt a
-        where a.completed_at >= (select sampled from since)
+        from (
+            select a.sink, a.state, a.completed_at from outbox_attempt a
+            where a.completed_at >= (select sampled from since)
+            union all
+            select a.sink, a.state, a.completed_at from outbox_attempt a
+            where a.completed_at >= (select window_from from since) and a.completed_at < (select long from since)
+        ) a
         group by a.sink
     ) p
     group by p.sink

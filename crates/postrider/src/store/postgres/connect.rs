@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
+use tokio_postgres::{CancelToken, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use url::Url;
 
@@ -54,6 +54,18 @@ impl Dial {
         Ok(Self { config, connector: tls.connector()?, target })
     }
 
+    /// Asks the server to stop what a connection runs. It may have ended by itself, and no answer comes.
+    pub(super) async fn cancel(self, running: CancelToken) {
+        let asked = async {
+            match self.connector {
+                Some(connector) => running.cancel_query(connector).await,
+                None => running.cancel_query(NoTls).await,
+            }
+        };
+        // A server that cannot be reached stops by itself: nobody is there for its answer.
+        drop(tokio::time::timeout(CONNECT_TIMEOUT, asked).await);
+    }
+
     pub(super) fn explain(&self, error: &tokio_postgres::Error) -> Error {
         Error::Connect { target: self.target.clone(), reason: reason(error) }
     }
@@ -63,7 +75,7 @@ pub(super) fn pool(dial: &Dial) -> Result<Pool, Error> {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = match &dial.connector {
         Some(connector) => Manager::from_config(dial.config.clone(), connector.clone(), recycling),
-        None => Manager::from_config(dial.config.clone(), tokio_postgres::NoTls, recycling),
+        None => Manager::from_config(dial.config.clone(), NoTls, recycling),
     };
     Pool::builder(manager)
         .max_size(MAX_CONNECTIONS)

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::statement::micros;
 use crate::error::Error;
 use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Completion, Outcome};
@@ -15,6 +16,7 @@ const MOST_CLAIMED: u32 = 10_000;
 const MOST_ATTEMPTS: u32 = 1_000_000;
 /// The longest lease, and the longest sleep: a day.
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
+const YEAR: Duration = Duration::from_hours(366 * 24);
 
 fn refuse(holds: bool, message: &str) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(Error::Refused { message: message.to_owned(), hint: None }) }
@@ -84,6 +86,10 @@ pub(crate) fn age(older_than: Duration) -> Result<(), Error> {
 
 pub(crate) fn batch_size(batch_size: u32) -> Result<(), Error> {
     refuse(batch_size >= 1, "batch_size must be at least 1")
+}
+
+pub(super) fn within_a_year(paced_from: i64, now: i64) -> Result<(), Error> {
+    refuse(paced_from <= now.saturating_add(micros(YEAR)), "paced_from must be within a year")
 }
 
 pub(super) fn route(route: &Route) -> Result<(), Error> {

@@ -8,8 +8,8 @@ use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
 use super::session::Session;
-use super::statement::{all, execute, first, micros, micros_of, sql};
-use super::{bury, dead};
+use super::statement::{all, execute, first, micros, micros_of, sql, time};
+use super::{bury, dead, input};
 use crate::error::Error;
 use crate::inspect::DeadFilter;
 use crate::operate::{Done, ReplayOrder};
@@ -140,20 +140,15 @@ pub(super) fn replay_batch(tx: &Transaction<'_>, order: &ReplayOrder, now: i64) 
     ];
     let looked_at = replay_candidates(tx, &which)?;
     let step = order.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
-    let mut due_at = now;
-    if let (Some(last), Some(_)) = (order.after, order.per_second) {
-        // As long as the last one of the step before waits, it says when that step's messages are all due.
-        let until: [(&str, &dyn ToSql); 2] = [(":message_id", &last), (":sink", &order.sink)];
-        let until = first(tx, sql!("replayed_until"), &until, |row| row.get::<_, i64>(0))?;
-        due_at = until.map_or(now, |until| now.max(until + step));
-    }
+    let mut due_at = order.paced_from.map_or(now, |from| now.max(micros_of(from)));
+    input::within_a_year(due_at, now)?;
     let mut affected = 0;
     for (id, _) in looked_at.iter().filter(|(_, meant)| *meant) {
         affected += replay_message(tx, *id, &order.sink, due_at)?;
         due_at += step;
     }
     let next = looked_at.last().map(|(id, _)| *id).filter(|_| looked_at.len() == order.at_most as usize);
-    Ok(Done { affected, next })
+    Ok(Done { affected, next, paced_until: order.per_second.map(|_| time(due_at)) })
 }
 
 /// Each message that is looked at, and whether it is meant.

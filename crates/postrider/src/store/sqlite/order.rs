@@ -2,35 +2,54 @@
 //! the store; what an order does is in `operate.rs`.
 
 use rusqlite::{ToSql, Transaction};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::session::Session;
 use super::statement::{execute, sql};
 use super::{dead, input, operate};
+use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
-use crate::operate::{Done, MAX_ORDER, Order};
+use crate::message::Message;
+use crate::operate::{Done, MAX_ORDER, Order, check};
 use crate::store::SinkChange;
 
 pub(super) fn carry_out(session: &mut Session, actor: &str, order: &Order) -> Result<Done, Error> {
     let detail = order.to_detail(actor)?;
-    check(order)?;
+    check_input(order)?;
     session.write(|tx, now| {
         let done = change(tx, order, now)?;
         let affected = i64::try_from(done.affected).unwrap_or(i64::MAX);
-        let entry: [(&str, &dyn ToSql); 5] = [
-            (":now", &now),
-            (":affected", &affected),
-            (":actor", &actor),
-            (":action", &order.action()),
-            (":detail", &detail),
-        ];
-        execute(tx, sql!("write_audit"), &entry)?;
+        write_audit(tx, now, (actor, order.action(), &detail), affected)?;
         Ok(done)
     })
 }
 
+pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+    let mut detail = check::enqueue_detail(actor, message)?;
+    session.write(|tx, now| {
+        let enqueued = enqueue::rusqlite::enqueue(tx, message)?;
+        detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
+        let detail = Value::Object(detail).to_string();
+        write_audit(tx, now, (actor, check::ENQUEUE, &detail), enqueued.created.into())?;
+        Ok(enqueued)
+    })
+}
+
+fn write_audit(
+    tx: &Transaction<'_>,
+    now: i64,
+    (actor, action, detail): (&str, &str, &str),
+    affected: i64,
+) -> Result<(), Error> {
+    let entry: [(&str, &dyn ToSql); 5] =
+        [(":now", &now), (":affected", &affected), (":actor", &actor), (":action", &action), (":detail", &detail)];
+    execute(tx, sql!("write_audit"), &entry)?;
+    Ok(())
+}
+
 /// Refuses what PostgreSQL's functions refuse.
-fn check(order: &Order) -> Result<(), Error> {
+fn check_input(order: &Order) -> Result<(), Error> {
     match order {
         Order::Skip { sink, lane } => input::lane(sink, lane),
         Order::Pause { sink } | Order::Resume { sink } => input::sink(sink),
@@ -61,5 +80,5 @@ fn change(tx: &Transaction<'_>, order: &Order, now: i64) -> Result<Done, Error> 
         Order::AddRoute { route } => operate::change_route(tx, sql!("add_route"), route)?.into(),
         Order::RemoveRoute { route } => operate::change_route(tx, sql!("remove_route"), route)?.into(),
     };
-    Ok(Done { affected, next: None })
+    Ok(Done { affected, next: None, paced_until: None })
 }

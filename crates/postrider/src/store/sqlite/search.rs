@@ -25,7 +25,7 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &ListFilter) -> Result<Page<Mes
     let statement = match filter.state {
         Some(ListState::Pending | ListState::Leased) => sql!("list_open"),
         Some(ListState::Dead) => sql!("list_dead"),
-        Some(ListState::Delivered) | None => {
+        Some(ListState::Delivered | ListState::Discarded) | None => {
             return page(tx, sql!("list_messages"), &messages, filter.limit, |row| lines_of_message(tx, row, filter));
         }
     };
@@ -76,19 +76,15 @@ fn line_of_delivery(row: &Row<'_>) -> rusqlite::Result<MessageSummary> {
     })
 }
 
-/// A line for each sink that still has to do with it; one if it was delivered everywhere.
+/// A line for each sink that still has to do with it; one if nothing is left to deliver.
 fn lines_of_message(tx: &Transaction<'_>, row: &Row<'_>, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
     let message = delivered(row)?;
     let open = deliveries(tx, message.message_id)?;
     if open.is_empty() {
-        let sent = match &filter.sink {
-            None => true,
-            Some(sink) => {
-                let which: [(&str, &dyn ToSql); 2] = [(":message_id", &message.message_id), (":sink", sink)];
-                first(tx, sql!("was_sent"), &which, |_| Ok(()))?.is_some()
-            }
-        };
-        return Ok(if sent { vec![message] } else { Vec::new() });
+        let which: [(&str, &dyn ToSql); 2] = [(":message_id", &message.message_id), (":sink", &filter.sink)];
+        let ended: Option<String> = first(tx, sql!("how_it_ended"), &which, |row| row.get(0))?;
+        let asked = ended.filter(|ended| filter.state.is_none_or(|state| state.as_str() == ended));
+        return Ok(asked.into_iter().map(|state| MessageSummary { state, ..message.clone() }).collect());
     }
     if filter.state.is_some() {
         return Ok(Vec::new());
@@ -104,7 +100,7 @@ fn lines_of_message(tx: &Transaction<'_>, row: &Row<'_>, filter: &ListFilter) ->
     Ok(lines.collect())
 }
 
-/// A message that was delivered everywhere, unless more is known about it.
+/// A message that was delivered everywhere, unless more is known about it: how it ended, or who still has it.
 fn delivered(row: &Row<'_>) -> rusqlite::Result<MessageSummary> {
     Ok(MessageSummary {
         message_id: row.get("id")?,
