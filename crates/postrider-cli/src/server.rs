@@ -1,6 +1,7 @@
 //! Serves HTTP for the admin API and for `postrider receive`, with what a server that others can reach must bound: how many
 //! connections there are, and how long one may be silent. What is asked and answered is the router's.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +29,11 @@ struct Bounds {
     connections: usize,
     /// How long a connection may take for the head of a request, from its opening or from the answer before.
     silence: Duration,
+    /// How long an answer may lie unread.
+    unread: Duration,
 }
 
-const BOUNDS: Bounds = Bounds { connections: 256, silence: Duration::from_secs(10) };
+const BOUNDS: Bounds = Bounds { connections: 256, silence: Duration::from_secs(10), unread: Duration::from_secs(30) };
 
 /// Answers until `stop`, then ends the connections in good order: what is being answered is answered.
 pub(crate) async fn serve(listener: TcpListener, routes: Router, stop: CancellationToken) {
@@ -49,6 +54,8 @@ async fn serve_within(bounds: Bounds, listener: TcpListener, routes: Router, sto
                         drop(place);
                     });
                 }
+                // It was given up before its turn came.
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
                 Err(error) => {
                     warn!("cannot take a connection: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -65,6 +72,11 @@ async fn serve_within(bounds: Bounds, listener: TcpListener, routes: Router, sto
 async fn answer(bounds: Bounds, stream: TcpStream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
     // Small answers are not held back to be sent with the next.
     drop(stream.set_nodelay(true));
+    // Whoever asks and does not read would keep the connection for ever.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = sockopt::set_tcp_user_timeout(&stream, millis(bounds.unread)) {
+        debug!("a connection from {peer} has no limit for what it leaves unread: {error}");
+    }
     let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -83,6 +95,11 @@ async fn answer(bounds: Bounds, stream: TcpStream, peer: SocketAddr, routes: Rou
     }
 }
 
+#[cfg(target_os = "linux")]
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
@@ -95,8 +112,10 @@ mod tests {
     async fn start(connections: usize, silence: Duration) -> (SocketAddr, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let routes = Router::new().route("/", get(|| async { "here" }));
-        tokio::spawn(serve_within(Bounds { connections, silence }, listener, routes, stop.clone()));
+        let routes =
+            Router::new().route("/", get(|| async { "here" })).route("/much", get(|| async { vec![0; 32 << 20] }));
+        let bounds = Bounds { connections, silence, unread: Duration::from_millis(300) };
+        tokio::spawn(serve_within(bounds, listener, routes, stop.clone()));
         (address, stop)
     }
 
@@ -129,6 +148,17 @@ mod tests {
         assert!(early.is_err(), "the second was answered beside the first");
         drop(first);
         assert!(say(&mut second, b"").await.ends_with("here"));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_cut_off() {
+        let (address, _stop) = start(1, Duration::from_mins(1)).await;
+        let mut deaf = TcpStream::connect(address).await.unwrap();
+        deaf.write_all(b"GET /much HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+        deaf.readable().await.unwrap();
+        let mut next = TcpStream::connect(address).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(30), say(&mut next, ASK)).await;
+        assert!(answer.expect("the place is still taken").ends_with("here"));
     }
 
     #[tokio::test]

@@ -22,8 +22,8 @@ use crate::operate::{Done, Order};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
-/// Cancellation: dropping a future asks the store to stop, and the store may have finished all the same. That is safe: a
-/// claim nobody received ends with its lease, and a completion is recorded or not, as a whole.
+/// Cancellation: dropping a future may leave its statement running in the store; a question of [`Inspect`] then ends after
+/// half a minute. That is safe: a claim nobody received ends with its lease, and a completion is recorded or not, as a whole.
 #[async_trait]
 pub trait Store: Inspect + Send + Sync {
     /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An

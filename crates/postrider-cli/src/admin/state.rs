@@ -76,14 +76,14 @@ impl Served {
     }
 }
 
-/// What the store answers, if it does so in time. What is given up is stopped in the store, too.
+/// What the store answers, if it does so in time. What is given up the store ends by itself.
 pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
     answered(question).await?.ok_or_else(too_long)
 }
 
 /// The same for an order: nobody knows whether one that was given up was carried out.
 pub(super) async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    let unknown = "it was told to stop, and may have been carried out all the same: the audit tells";
+    let unknown = "it may be carried out all the same: the audit tells";
     answered(order).await?.ok_or_else(|| too_long().hint(unknown))
 }
 

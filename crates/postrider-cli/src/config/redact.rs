@@ -45,7 +45,7 @@ pub(crate) fn shown(values: &Dict) -> Dict {
         let value = match name.as_str() {
             "databases" => each(value, &|_, database| {
                 each(database, &|key, value| match key {
-                    "url" => address(value),
+                    "url" => address(value, &url),
                     _ => value.clone(),
                 })
             }),
@@ -98,7 +98,9 @@ fn kind(name: &str, value: &Value) -> Value {
     let Some((_, public)) = SHOWN.iter().find(|(kind, _)| *kind == name) else { return value.clone() };
     each(value, &|key, value| match key {
         _ if public.contains(&key) => value.clone(),
-        _ if ADDRESSES.contains(&key) => address(value),
+        // What comes behind the host may be a key: that of a chat's hook is.
+        "url" if name == "http" => address(value, &without_path),
+        _ if ADDRESSES.contains(&key) => address(value, &url),
         "basic" => each(value, &|key, value| if key == "user" { value.clone() } else { secret(value) }),
         "headers" | "properties" => each(value, &|_, value| secret(value)),
         "webhook" => each(value, &|_, value| secret(value)),
@@ -128,10 +130,10 @@ fn names_a_place(dict: &Dict) -> bool {
 }
 
 /// An address or several.
-fn address(value: &Value) -> Value {
+fn address(value: &Value, shown: &dyn Fn(&str) -> String) -> Value {
     match value {
-        Value::String(tag, text) => Value::String(*tag, url(text)),
-        Value::Array(tag, items) => Value::Array(*tag, items.iter().map(address).collect()),
+        Value::String(tag, text) => Value::String(*tag, shown(text)),
+        Value::Array(tag, items) => Value::Array(*tag, items.iter().map(|item| address(item, shown)).collect()),
         other => secret(other),
     }
 }
@@ -162,6 +164,15 @@ pub(crate) fn url(text: &str) -> String {
     format!("{scheme}{login}{place}{query}")
 }
 
+/// A URL without anything behind its host.
+fn without_path(text: &str) -> String {
+    let shown = url(text);
+    match shown.split_once("://").map(|(scheme, rest)| (scheme, rest.split_once(['/', '?']))) {
+        Some((scheme, Some((host, _)))) => format!("{scheme}://{host}/{HIDDEN}"),
+        _ => shown,
+    }
+}
+
 fn is_host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| !host.contains([':', '@']) && port.parse::<u16>().is_ok())
 }
@@ -183,6 +194,9 @@ fn collect(value: &Value, shown: &Value, secrets: &mut Vec<String>) {
         }
         (Value::String(_, text), Value::String(_, shown)) if text != shown => {
             secrets.push(text.clone());
+            // What a URL has behind its host may be repeated without the rest.
+            let path = text.split_once("://").and_then(|(_, rest)| rest.split_once(['/', '?'])).map(|(_, path)| path);
+            secrets.extend(path.filter(|path| !shown.contains(path)).map(str::to_owned));
             let login = text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(login, _)| login);
             secrets.extend(login.map(str::to_owned));
             secrets.extend(login.and_then(|login| login.split_once(':')).map(|(_, password)| password.to_owned()));
@@ -259,6 +273,15 @@ mod tests {
             ("user:hunter2@a:4222", "***"),
         ] {
             assert_eq!(url(text), shown);
+        }
+        for (text, shown) in [
+            ("https://chat/services/hunter2", "https://chat/***"),
+            ("https://h:8443?key=hunter2", "https://h:8443/***"),
+            ("https://h/", "https://h/***"),
+            ("https://h", "https://h"),
+            ("hunter2", "***"),
+        ] {
+            assert_eq!(without_path(text), shown);
         }
     }
 }

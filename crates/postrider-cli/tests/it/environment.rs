@@ -50,7 +50,7 @@ fn every_variable_of_the_document_has_its_effect() {
         ("INTERNAL_ADMIN_ENABLED", "true", "admin.enabled", Value::from(true)),
         ("INSTANCE_ID", "forwarder-pod-1", "relay.worker_id", Value::from("forwarder-pod-1")),
         ("DATABASE_URL", "sqlite:site.db", "databases.default.url", Value::from("sqlite:site.db")),
-        ("CLOUD_INGESTION_URL", "http://cloud:3000/x", "sinks.default.http.url", Value::from("http://cloud:3000/x")),
+        ("CLOUD_INGESTION_URL", "http://cloud:3000/x", "sinks.default.http.url", Value::from("http://cloud:3000/***")),
         ("POSTRIDER_ADMIN_TOKEN", "hunter2", "admin.token", Value::from("***")),
     ] {
         let (found, source) = effective(&[(name, value)], key);

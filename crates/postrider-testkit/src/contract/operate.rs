@@ -128,7 +128,8 @@ pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
     let far = Duration::from_hours(24 * 365 * 101);
     let nowhere = ReplayOrder { sink: String::new(), ..replay(&hand, 1).await };
     let far_off = Some(hand.now().await.expect("now") + Duration::from_hours(24 * 400));
-    let later = ReplayOrder { paced_from: far_off, ..replay(&hand, 1).await };
+    let later = ReplayOrder { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
+    let unpaced = ReplayOrder { per_second: None, ..later.clone() };
     let fast = ReplayOrder { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
     for (actor, what, words) in [
         ("", redrive(1), "actor"),
@@ -140,6 +141,7 @@ pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
         ("ann", Order::Replay(nowhere), "sink must be 1 to 255 bytes"),
         ("ann", Order::Replay(fast), "per_second must be between 1 and 1000000"),
         ("ann", Order::Replay(later), "paced_from must be within a year"),
+        ("ann", Order::Replay(unpaced), "paced_from needs per_second"),
         ("ann", named(""), "sink must be 1 to 255 bytes"),
         ("ann", skip(""), "sink and lane must each be 1 to 255 bytes"),
         ("ann", Order::UnclaimStuck { older_than: far }, "older_than_seconds"),

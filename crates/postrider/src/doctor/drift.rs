@@ -39,7 +39,7 @@ pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
 
 async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
     let sql = include_str!("../../sql/postgres/doctor/functions.sql");
-    let rows = store.query(sql, &[(&store.schema().quoted(), Type::TEXT)]).await?;
+    let rows = store.ask(sql, &[(&store.schema().quoted(), Type::TEXT)]).await?;
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in &rows {
         found.entry(row.try_get("name")?).or_default().push(row.try_get("body")?);

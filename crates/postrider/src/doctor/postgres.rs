@@ -55,7 +55,7 @@ fn by_age(age_seconds: f64, limit: Duration) -> Level {
 async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>, Error> {
     let sql = include_str!("../../sql/postgres/doctor/sessions.sql");
     let limit = limits.old_transaction;
-    let rows = store.query(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
+    let rows = store.ask(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
     let Some(row) = rows.first() else {
         let seen = format!("no transaction is older than {}", words(limit.as_secs_f64()));
         return Ok(vec![Finding::ok("old_transaction", seen)]);
@@ -82,7 +82,7 @@ async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>
 async fn prepared(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>, Error> {
     let sql = include_str!("../../sql/postgres/doctor/prepared.sql");
     let limit = limits.old_transaction;
-    let rows = store.query(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
+    let rows = store.ask(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
     let Some(row) = rows.first() else {
         return Ok(vec![Finding::ok("prepared_transaction", "no prepared transaction was left behind")]);
     };
@@ -118,7 +118,7 @@ async fn listening(store: &PostgresStore) -> Finding {
 async fn tables(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     let schema = store.schema().quoted();
     let sql = include_str!("../../sql/postgres/doctor/tables.sql");
-    let rows = store.query(sql, &[(&schema, Type::TEXT)]).await?;
+    let rows = store.ask(sql, &[(&schema, Type::TEXT)]).await?;
     let mut findings = Vec::new();
     for row in &rows {
         let name: String = row.try_get("name")?;
@@ -167,8 +167,8 @@ async fn partitions(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     let settings = include_str!("../../sql/postgres/doctor/settings.sql");
     let bounds = include_str!("../../sql/postgres/doctor/partitions.sql");
     let parent = format!("{}.message", store.schema().quoted());
-    let settings = store.query(settings, &[(&MAX_REST_ROWS, Type::INT8)]).await?;
-    let spans = store.query(bounds, &[(&parent, Type::TEXT)]).await?;
+    let settings = store.ask(settings, &[(&MAX_REST_ROWS, Type::INT8)]).await?;
+    let spans = store.ask(bounds, &[(&parent, Type::TEXT)]).await?;
     let Some(row) = settings.first() else { return Ok(Vec::new()) };
     let span = |row: &Row| {
         let (from, to): (Option<Uuid>, Option<Uuid>) = (row.try_get("id_from")?, row.try_get("id_to")?);

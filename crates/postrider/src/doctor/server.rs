@@ -20,7 +20,7 @@ const MUCH_LOG: i64 = 10 * 1024 * 1024 * 1024;
 /// Version, settings and clock.
 pub(super) async fn server(store: &PostgresStore, limits: &Limits) -> Vec<Finding> {
     let asked = SystemTime::now();
-    let rows = store.query(include_str!("../../sql/postgres/doctor/server.sql"), &[]).await;
+    let rows = store.ask(include_str!("../../sql/postgres/doctor/server.sql"), &[]).await;
     let took = asked.elapsed().unwrap_or_default();
     let rows = match rows {
         Ok(rows) => rows,
@@ -117,7 +117,7 @@ fn clock(database: SystemTime, asked: SystemTime, took: Duration, limit: Duratio
 
 /// Slots and standbys.
 pub(super) async fn replication(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
-    let rows = store.query(include_str!("../../sql/postgres/doctor/replication.sql"), &[]).await?;
+    let rows = store.ask(include_str!("../../sql/postgres/doctor/replication.sql"), &[]).await?;
     let mut findings = Vec::new();
     for row in &rows {
         let (name, kind): (String, String) = (row.try_get("name")?, row.try_get("kind")?);

@@ -31,6 +31,9 @@ impl Order {
         if matches!(self, Self::Replay(replay) if replay.per_second.is_some_and(|rate| rate.get() > MAX_PER_SECOND)) {
             return refuse(format!("per_second must be between 1 and {MAX_PER_SECOND}"));
         }
+        if matches!(self, Self::Replay(replay) if replay.paced_from.is_some() && replay.per_second.is_none()) {
+            return refuse("paced_from needs per_second".to_owned());
+        }
         serde_json::to_string(self).or_else(|error| refuse(format!("the order cannot be written down: {error}")))
     }
 }

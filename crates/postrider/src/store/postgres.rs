@@ -46,6 +46,9 @@ pub struct PostgresStore {
 const THOROUGH_HOPS: i32 = 1_000_000;
 const USUAL_HOPS: i32 = 2_000;
 
+/// What stands before a question: nothing is changed, and half a minute is enough.
+const BEGIN_TO_ASK: &str = "begin read only; set local statement_timeout = '30s'";
+
 /// Received events that go in one transaction of a prune.
 const INBOX_BATCH: u32 = 10_000;
 
@@ -78,17 +81,34 @@ impl PostgresStore {
         &self.schema
     }
 
-    async fn lend(&self) -> Result<Lent, Error> {
-        Ok(Lent { connection: Some(self.connection().await?), dial: self.dial.clone(), answered: false })
+    /// A statement that is a transaction of its own.
+    pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        let sql = self.in_schema(sql);
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let rows = lent.object()?.query_typed(&sql, parameters).await;
+        lent.answered = true;
+        Ok(rows?)
     }
 
-    pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
-        let sql = sql.replace("outbox.", &format!("{}.", self.schema.quoted()));
-        let mut lent = self.lend().await?;
-        let answer = lent.connection.as_deref().map(|connection| connection.query_typed(&sql, parameters));
-        let rows = futures_util::future::OptionFuture::from(answer).await.transpose();
+    /// A statement that only reads, and that the server ends by itself when it takes too long: whoever asked has gone then.
+    /// Three statements, sent together; a pooler in transaction mode keeps them together, too.
+    pub(crate) async fn ask(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        let sql = self.in_schema(sql);
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
+        let connection = lent.object()?;
+        let (begun, rows, _) = futures_util::future::join3(
+            connection.batch_execute(BEGIN_TO_ASK),
+            connection.query_typed(&sql, parameters),
+            connection.batch_execute("commit"),
+        )
+        .await;
         lent.answered = true;
-        Ok(rows?.unwrap_or_default())
+        begun?;
+        Ok(rows?)
+    }
+
+    fn in_schema(&self, sql: &str) -> String {
+        sql.replace("outbox.", &format!("{}.", self.schema.quoted()))
     }
 
     /// For functions that return one number.
@@ -113,22 +133,28 @@ impl PostgresStore {
     }
 }
 
-/// A connection whose answer is waited for. If the waiting is given up, the server is told to stop, and the connection is
-/// closed: whatever came next would stand behind the statement that still runs.
+/// A connection whose answer is waited for. If the waiting is given up, the connection is closed: whatever came next would
+/// stand behind the statement that still runs.
+///
+/// The server is not told to stop. A commit that waits for a standby, told so, gives up the standby and stays; and pgbouncer
+/// 1.18, which many have, ends when it is asked to pass such a request on.
 struct Lent {
     connection: Option<Object>,
-    dial: Dial,
     answered: bool,
+}
+
+impl Lent {
+    fn object(&mut self) -> Result<&mut Object, Error> {
+        // It is there until it is dropped.
+        self.connection.as_mut().ok_or(Error::StoreStopped)
+    }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take().filter(|_| !self.answered) else { return };
-        let running = connection.cancel_token();
-        // Taken out of the pool, and closed.
-        drop(Object::take(connection));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(self.dial.clone().cancel(running));
+        if let Some(connection) = self.connection.take().filter(|_| !self.answered) {
+            // Taken out of the pool, and closed.
+            drop(Object::take(connection));
         }
     }
 }
@@ -316,7 +342,7 @@ impl Store for PostgresStore {
     async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
         let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
         enqueue::check_many(&messages)?;
-        let mut lent = self.lend().await?;
+        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
         let work = lent.connection.as_deref_mut().map(|connection| async move {
             let tx = connection.transaction().await?;
             let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;

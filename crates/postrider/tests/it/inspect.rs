@@ -1,12 +1,10 @@
 //! What an operator reads through the library: pages of messages that end between two messages, and the whole story of
 //! one. The command line's tests show how it looks.
 
-use std::time::Duration;
-
 use postrider::{Inspect as _, ListFilter, ListState, PostgresStore, Schema};
 use uuid::Uuid;
 
-use crate::support::{claim_with, complete, enqueue, fresh, mark_delivered, number, until_blocked};
+use crate::support::{claim_with, complete, enqueue, fresh, mark_delivered};
 
 fn filter(state: Option<ListState>, before: Option<Uuid>, limit: u32) -> ListFilter {
     ListFilter { state, before, limit, ..ListFilter::default() }
@@ -65,27 +63,4 @@ async fn every_state_is_listed() {
         (1, "FAILED", "dead")
     );
     assert!(store.show(Uuid::new_v4()).await.unwrap().is_none());
-}
-
-/// Whoever no longer waits for an answer leaves no work behind in the server, and the next question is answered.
-#[tokio::test]
-async fn a_question_that_is_given_up_is_stopped() {
-    let (database, client) = fresh().await;
-    let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
-    let keeper = database.connect().await;
-    keeper.batch_execute("begin; lock table outbox.delivery in access exclusive mode").await.unwrap();
-    let asked = tokio::spawn({
-        let store = store.clone();
-        async move { store.list(&filter(None, None, 1)).await }
-    });
-    until_blocked(&client, 1).await;
-    asked.abort();
-    let gone = async {
-        while number(&client, "select count(*) from pg_stat_activity where wait_event_type = 'Lock'").await > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the statement waits on, for nobody");
-    keeper.batch_execute("rollback").await.unwrap();
-    assert!(store.list(&filter(None, None, 1)).await.unwrap().items.is_empty());
 }

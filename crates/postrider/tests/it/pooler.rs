@@ -138,3 +138,31 @@ async fn forty_tasks_share_two_server_connections() {
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
     assert!(number(&client, connections).await <= 2, "the pooler really pooled");
 }
+
+/// A question that takes too long is ended by the server, behind a pooler as without one; both serve the next question.
+#[tokio::test]
+async fn slow_a_question_ends_by_itself() {
+    let (database, client) = fresh().await;
+    let pooler = PgBouncer::start(&database).await;
+    let keeper = database.connect().await;
+    keeper.batch_execute("begin; lock table outbox.delivery in access exclusive mode").await.unwrap();
+    let asked: Vec<_> = join_all([database.url(), pooler.url()].map(async |url| {
+        let store = PostgresStore::connect(&url, Schema::default()).await.unwrap();
+        let given_up = tokio::time::timeout(Duration::from_secs(1), store.status()).await;
+        assert!(given_up.is_err(), "the table is locked");
+        store
+    }))
+    .await;
+    let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    assert_eq!(number(&client, waiting).await, 2, "nobody waits for them, and the server does not know");
+    let gone = async {
+        while number(&client, waiting).await > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), gone).await.expect("they wait on, for nobody");
+    keeper.batch_execute("rollback").await.unwrap();
+    for store in asked {
+        store.status().await.unwrap();
+    }
+}

@@ -37,11 +37,17 @@ fn post(path: &'static str, body: Value, wrong: Value, said: &'static str) -> En
 
 const NOBODY: &str = "019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
 
-fn endpoints() -> Vec<Endpoint> {
+fn endpoints(id: &str) -> Vec<Endpoint> {
     use Demand::{AdminLook, Look, Nothing, Operate};
     let span = json!({"sink": "default", "from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"});
     let backwards = json!({"sink": "default", "from": "2020-01-02T00:00:00Z", "to": "2020-01-01T00:00:00Z"});
+    let skip = json!({"sink": "default", "lane": "a"});
+    let (show, explain) = (format!("/api/v1/messages/{id}"), format!("/api/v1/messages/{id}/explain"));
     vec![
+        // Before anything is redriven.
+        post("/api/v1/lanes/skip", skip, json!({"sink": "default"}), "lane"),
+        get(show.leak(), Look, "/api/v1/messages/seven", "not a UUID"),
+        get(explain.leak(), Look, "/api/v1/messages/seven/explain", "not a UUID"),
         get("/api/health", Nothing, "", ""),
         get("/api/ready", Nothing, "", ""),
         get("/metrics", Nothing, "", ""),
@@ -98,11 +104,11 @@ fn ask(server: &Server, endpoint: &Endpoint, token: Option<&str>) -> reqwest::Re
     token.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth)
 }
 
-/// A message, a dead letter in a lane that waits for it, and the paths that need them.
-async fn filled(outbox: &Outbox) -> (String, Vec<Endpoint>) {
+/// A dead letter in a lane that waits for it, and every endpoint, with those that need it.
+async fn filled(outbox: &Outbox) -> Vec<Endpoint> {
     let store = store(outbox);
     let ids = kill(&*store, &[message("order.placed", 1).lane("a")], "REFUSED").await;
-    (ids[0].clone(), endpoints())
+    endpoints(&ids[0])
 }
 
 async fn said(request: reqwest::RequestBuilder, status: u16, about: &str) -> Reply {
@@ -118,7 +124,7 @@ async fn said(request: reqwest::RequestBuilder, status: u16, about: &str) -> Rep
 #[tokio::test]
 async fn every_endpoint_asks_who_calls() {
     let [_, outbox] = outboxes().await;
-    let (_, endpoints) = filled(&outbox).await;
+    let endpoints = filled(&outbox).await;
     let here = Server::serve(&outbox);
     let abroad = Server::start(&outbox, &["serve", "--listen", "0.0.0.0:0"], &tokens());
     let off = Server::open(&outbox);
@@ -157,13 +163,7 @@ async fn every_endpoint_asks_who_calls() {
 #[tokio::test]
 async fn every_endpoint_answers_and_refuses() {
     for outbox in outboxes().await {
-        let (id, mut endpoints) = filled(&outbox).await;
-        let (show, explain) = (format!("/api/v1/messages/{id}"), format!("/api/v1/messages/{id}/explain"));
-        endpoints.push(get(show.leak(), Demand::Look, "/api/v1/messages/seven", "not a UUID"));
-        endpoints.push(get(explain.leak(), Demand::Look, "/api/v1/messages/seven/explain", "not a UUID"));
-        let (skip, wrong) = (json!({"sink": "default", "lane": "a"}), json!({"sink": "default"}));
-        // Before anything is redriven.
-        endpoints.insert(0, post("/api/v1/lanes/skip", skip, wrong, "lane"));
+        let endpoints = filled(&outbox).await;
         let server = Server::serve(&outbox);
         for endpoint in &endpoints {
             let about = format!("{} {} of {}", endpoint.method, endpoint.path, outbox.url);
@@ -215,16 +215,13 @@ async fn no_endpoint_is_left_out_of_the_table() {
     for (path, item) in document["paths"].as_object().unwrap() {
         told.extend(item.as_object().unwrap().keys().map(|method| format!("{} {path}", method.to_uppercase())));
     }
-    let endpoints = endpoints();
+    let endpoints = endpoints("{id}");
     let mut tested: Vec<String> = endpoints
         .iter()
         .map(|endpoint| format!("{} {}", endpoint.method, endpoint.path.split('?').next().unwrap()))
         .map(|name| name.replace("/sinks/default/", "/sinks/{sink}/"))
         .filter(|name| name != "GET /" && name != "GET /api/openapi.json")
         .collect();
-    // These are asked with what was enqueued.
-    let more = ["GET /api/v1/messages/{id}", "GET /api/v1/messages/{id}/explain", "POST /api/v1/lanes/skip"];
-    tested.extend(more.map(str::to_owned));
     told.sort();
     tested.sort();
     tested.dedup();
@@ -270,11 +267,11 @@ async fn other_machines_need_a_token() {
     }
 }
 
-/// Whatever is asked, rightly or wrongly: no token and no password in an answer or in the log.
+/// Whatever is asked, rightly or wrongly: no token in an answer or in the log. Other secrets: `secrets.rs`.
 #[tokio::test]
 async fn secrets_are_in_no_answer_and_in_no_log() {
     for outbox in outboxes().await {
-        let (_, endpoints) = filled(&outbox).await;
+        let endpoints = filled(&outbox).await;
         let server = Server::start(&outbox, &["serve", "--listen", "127.0.0.1:0", "--log", "trace"], &tokens());
         let mut answers = String::new();
         for endpoint in &endpoints {
@@ -286,13 +283,5 @@ async fn secrets_are_in_no_answer_and_in_no_log() {
         let log = server.stop();
         assert!(!answers.contains("hunter"), "{answers}");
         assert!(!log.contains("hunter"), "{log}");
-        if let Some((_, password)) = outbox
-            .url
-            .split_once("://")
-            .and_then(|(_, rest)| rest.split_once('@'))
-            .and_then(|(user, _)| user.split_once(':'))
-        {
-            assert!(!answers.contains(password) && !log.contains(password));
-        }
     }
 }

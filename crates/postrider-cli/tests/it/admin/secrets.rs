@@ -4,16 +4,12 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use postrider::{SqliteStore, Store as _};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::server::{Server, message, send, until};
-use crate::secrets::{SECRET, planted, silent};
-use crate::support::command;
-
-/// Every sink of the planted configuration, of which each fails.
-const SINKS: usize = 11;
+use super::server::{Server, message, send, store, until};
+use crate::secrets::{SECRET, SINKS, planted, silent};
+use crate::support::{command, outboxes};
 
 /// Every file of the page, as it is served.
 async fn page(server: &Server) -> Vec<(String, String)> {
@@ -39,18 +35,24 @@ async fn page(server: &Server) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn nothing_that_is_served_shows_a_secret() {
-    let directory = tempfile::tempdir().unwrap();
+    let [postgres, sqlite] = outboxes().await;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let outbox = directory.path().join("outbox.db");
-    let args = ["run", "--database", "here", "--listen", "127.0.0.1:0", "--log", "trace", "--max-attempts", "1"];
-    let server = Server::spawn(command(&args), &planted(port, outbox.to_str().unwrap()));
-    let store = SqliteStore::open(&outbox).unwrap();
-    until("the routes are there", async || {
-        server.get("/api/v1/routes").await.ok()["items"].as_array().unwrap().len() == SINKS
-    })
-    .await;
-    let enqueued = store.enqueue(&[message("t", 1)]).await.unwrap();
-    until("every sink was tried", async || server.get("/api/v1/sync/state").await.ok()["dlq_count"] == SINKS).await;
+    let file = sqlite.url.strip_prefix("sqlite:").unwrap();
+    // This server asks for no password, and is given one.
+    let cloud = format!("{}?application_name={SECRET}", postgres.url.replace('@', &format!(":{SECRET}@")));
+    let args = ["run", "--listen", "127.0.0.1:0", "--log", "trace", "--max-attempts", "1"];
+    let server = Server::spawn(command(&args), &planted(port, file, &cloud));
+    let mut ids = Vec::new();
+    for (database, outbox) in [("cloud", &postgres), ("here", &sqlite)] {
+        let routes = format!("/api/v1/routes?database={database}");
+        until("the routes are there", async || {
+            server.get(&routes).await.ok()["items"].as_array().unwrap().len() == SINKS.len()
+        })
+        .await;
+        ids.push((database, store(outbox).enqueue(&[message("t", 1)]).await.unwrap()[0].message_id));
+        let state = format!("/api/v1/sync/state?database={database}");
+        until("every sink was tried", async || server.get(&state).await.ok()["dlq_count"] == SINKS.len()).await;
+    }
     let token = format!("{SECRET}-b");
     for order in ["pause", "resume"] {
         let path = format!("/api/v1/sinks/bearer/{order}");
@@ -66,13 +68,16 @@ async fn nothing_that_is_served_shows_a_secret() {
         if methods.get("get").is_none() {
             continue;
         }
-        let path = path.replace("{id}", &enqueued[0].message_id.to_string());
-        let reply = send(server.request(Method::GET, &path).bearer_auth(&token)).await;
-        assert_eq!(reply.status, 200, "{path}: {}", reply.text);
-        silent(&[&reply.text, &format!("{:?}", reply.headers)], &path);
-        asked += 1;
+        for (database, id) in &ids {
+            let path = path.replace("{id}", &id.to_string());
+            let path = if path.contains("/v1/") { format!("{path}?database={database}") } else { path };
+            let reply = send(server.request(Method::GET, &path).bearer_auth(&token)).await;
+            assert_eq!(reply.status, 200, "{path}: {}", reply.text);
+            silent(&[&reply.text, &format!("{:?}", reply.headers)], &path);
+            asked += 1;
+        }
     }
-    assert!(asked > 15, "only {asked} endpoints were asked");
+    assert!(asked > 30, "only {asked} endpoints were asked");
     let audit: Value = server.get("/api/v1/audit").await.ok();
     assert_eq!(audit["items"][0]["actor"], json!("ops@127.0.0.1"));
     until("the figures are there", async || {

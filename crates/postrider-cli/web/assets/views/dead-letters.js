@@ -83,7 +83,9 @@ function Groups({ groups, total, query, ask }) {
     {
       label: 'Topic',
       name: (group) => group.topic,
-      cell: (group) => html`<a href=${link('dead-letters', narrowed(query, group))}>${group.topic}</a>`,
+      // A link cannot say "without a code".
+      cell: (group) =>
+        group.error_code ? html`<a href=${link('dead-letters', narrowed(query, group))}>${group.topic}</a>` : group.topic,
     },
     { label: 'Reason', cell: (group) => html`<${State} of=${group.reason} />` },
     {

@@ -76,7 +76,7 @@ function List({ items }) {
     {
       label: 'Sink',
       name: (item) => item.sink,
-      cell: (item) => item.sink || html`<span class="muted">everywhere</span>`,
+      cell: (item) => item.sink || html`<span class="muted">${item.state === 'delivered' ? 'everywhere' : '–'}</span>`,
     },
     { label: 'Attempts', number: true, cell: (item) => count(item.attempt_no) },
     { label: 'Due', cell: (item) => html`<${Time} at=${item.due_at} />` },

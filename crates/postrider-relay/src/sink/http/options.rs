@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
 use crate::secret::Secret;
@@ -17,6 +18,8 @@ use crate::sink::template::Template;
 #[serde(deny_unknown_fields)]
 pub struct HttpOptions {
     /// Where to: `https://example.org/hooks/{topic}`. Values are percent-encoded, each as one piece of a path or a query.
+    /// Its path may be a secret, so it can be kept where secrets are: `{ env = "NAME" }`.
+    #[serde(deserialize_with = "url")]
     pub url: Template,
     /// The method: POST.
     #[serde(default = "post")]
@@ -192,6 +195,11 @@ impl HttpOptions {
     pub(super) fn guarded(&self) -> bool {
         self.guard.unwrap_or(self.webhook.is_some())
     }
+}
+
+fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Template, D::Error> {
+    let url = Secret::deserialize(deserializer)?.reveal("the url of an HTTP sink").map_err(D::Error::custom)?;
+    url.parse().map_err(D::Error::custom)
 }
 
 fn post() -> String {

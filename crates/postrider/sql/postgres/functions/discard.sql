@@ -1,5 +1,5 @@
 -- Gives up dead letters for good. The message and its attempts stay as history until retention takes them.
--- Caller: an operator. Transition: dead -> gone; a parked lane goes on with its next number.
+-- Caller: an operator. Transition: dead -> discarded; a parked lane goes on with its next number.
 -- Locks: the dead letters, in id order. Zero: nothing named is dead.
 create or replace function :"schema".discard(message_ids uuid[], sink text default null)
     returns integer

@@ -65,6 +65,8 @@ begin
         raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
     elsif replay_batch.per_second not between 1 and 1000000 then
         raise exception 'per_second must be between 1 and 1000000' using errcode = '22023';
+    elsif replay_batch.paced_from is not null and replay_batch.per_second is null then
+        raise exception 'paced_from needs per_second' using errcode = '22023';
     elsif replay_batch.paced_from > clock_timestamp() + interval '366 days' then
         raise exception 'paced_from must be within a year' using errcode = '22023';
     end if;

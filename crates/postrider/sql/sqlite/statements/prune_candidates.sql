@@ -1,4 +1,4 @@
--- Messages that are older than the retention (`older_than_us`, or the setting) and have ended well everywhere, from
+-- Messages that are older than the retention (`older_than_us`, or the setting) and have ended everywhere, from
 -- `after` on. Caller: prune, batch by batch. Index: message_pk: ids carry their time. Zero rows: that was all.
 select m.id
 from outbox_message m

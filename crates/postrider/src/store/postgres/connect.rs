@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::config::Host;
-use tokio_postgres::{CancelToken, Config, NoTls};
+use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use url::Url;
 
@@ -52,18 +52,6 @@ impl Dial {
         config.ssl_mode(tls.ssl_mode());
         let target = target(&config);
         Ok(Self { config, connector: tls.connector()?, target })
-    }
-
-    /// Asks the server to stop what a connection runs. It may have ended by itself, and no answer comes.
-    pub(super) async fn cancel(self, running: CancelToken) {
-        let asked = async {
-            match self.connector {
-                Some(connector) => running.cancel_query(connector).await,
-                None => running.cancel_query(NoTls).await,
-            }
-        };
-        // A server that cannot be reached stops by itself: nobody is there for its answer.
-        drop(tokio::time::timeout(CONNECT_TIMEOUT, asked).await);
     }
 
     pub(super) fn explain(&self, error: &tokio_postgres::Error) -> Error {

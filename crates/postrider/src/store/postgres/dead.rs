@@ -56,7 +56,7 @@ pub(super) async fn dead_letters(
         (&sink, Type::TEXT),
         (&i64::from(page.limit), Type::INT8),
     ];
-    let rows = store.query(&sql, &[&filter_parameters(filter)[..], &place].concat()).await?;
+    let rows = store.ask(&sql, &[&filter_parameters(filter)[..], &place].concat()).await?;
     rows.iter().map(dead_letter).collect()
 }
 
@@ -75,20 +75,20 @@ pub(super) async fn dead_groups(store: &PostgresStore, filter: &DeadFilter) -> R
          order by g.count desc, g.sink, g.topic, g.reason, g.error_code"
     );
     let at_most: [Parameter<'_>; 1] = [(&i64::from(MAX_DEAD_GROUPS), Type::INT8)];
-    let rows = store.query(&sql, &[&filter_parameters(filter)[..], &at_most].concat()).await?;
+    let rows = store.ask(&sql, &[&filter_parameters(filter)[..], &at_most].concat()).await?;
     rows.iter().map(dead_group).collect()
 }
 
 pub(super) async fn count_dead(store: &PostgresStore, filter: &DeadFilter) -> Result<u64, Error> {
     let sql = format!("select count(*) from outbox.dead_letter l where {MATCHES}");
-    let rows = store.query(&sql, &filter_parameters(filter)).await?;
+    let rows = store.ask(&sql, &filter_parameters(filter)).await?;
     let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
 pub(super) async fn audit(store: &PostgresStore, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
     let rows = store
-        .query(
+        .ask(
             "select id, at, actor, action, detail, affected from outbox.audit_log \
              where $1::int8 is null or id < $1 order by id desc limit $2",
             &[(&before, Type::INT8), (&i64::from(limit), Type::INT8)],

@@ -11,7 +11,7 @@ use crate::inspect::Entry;
 const ENTRIES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres/statements/entries.sql"));
 
 pub(super) async fn entries(store: &PostgresStore, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
-    let rows = store.query(ENTRIES, &[(&message_ids, Type::UUID_ARRAY)]).await?;
+    let rows = store.ask(ENTRIES, &[(&message_ids, Type::UUID_ARRAY)]).await?;
     rows.iter().map(entry).collect()
 }
 

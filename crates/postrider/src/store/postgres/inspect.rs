@@ -19,7 +19,7 @@ use crate::store::{OnDead, Route};
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn now(&self) -> Result<SystemTime, Error> {
-        let rows = self.query("select clock_timestamp()", &[]).await?;
+        let rows = self.ask("select clock_timestamp()", &[]).await?;
         match rows.first() {
             Some(row) => Ok(row.try_get(0)?),
             None => Ok(SystemTime::now()),
@@ -28,7 +28,7 @@ impl Inspect for PostgresStore {
 
     async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
         let rows = self
-            .query(
+            .ask(
                 "select sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
                  recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
                  from outbox.status order by sink",
@@ -44,11 +44,11 @@ impl Inspect for PostgresStore {
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
         let id: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] = [(&message_id, Type::UUID)];
-        let messages = self.query("select * from outbox.messages where message_id = $1", &id).await?;
+        let messages = self.ask("select * from outbox.messages where message_id = $1", &id).await?;
         let Some(row) = messages.first() else { return Ok(None) };
-        let deliveries = self.query("select * from outbox.deliveries where message_id = $1 order by sink", &id).await?;
+        let deliveries = self.ask("select * from outbox.deliveries where message_id = $1 order by sink", &id).await?;
         let attempts = self
-            .query("select * from outbox.attempts where message_id = $1 order by completed_at, sink, attempt_no", &id)
+            .ask("select * from outbox.attempts where message_id = $1 order by completed_at, sink, attempt_no", &id)
             .await?;
         let headers: Option<Json<Box<RawValue>>> = row.try_get("headers")?;
         let payload: Option<Json<Box<RawValue>>> = row.try_get("payload")?;
@@ -78,7 +78,7 @@ impl Inspect for PostgresStore {
 
     async fn routes(&self) -> Result<Vec<Route>, Error> {
         let sql = "select sink, topic, namespace from outbox.route order by namespace collate \"C\", topic collate \"C\", sink collate \"C\"";
-        let rows = self.query(sql, &[]).await?;
+        let rows = self.ask(sql, &[]).await?;
         let route = |row: &Row| -> Result<Route, Error> {
             Ok(Route { sink: row.try_get(0)?, topic: row.try_get(1)?, namespace: row.try_get(2)? })
         };

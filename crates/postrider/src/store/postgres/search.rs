@@ -14,7 +14,7 @@ pub(super) async fn list(store: &PostgresStore, filter: &ListFilter) -> Result<P
     let (id_from, id_before) = filter.ids();
     let limit = filter.limit.clamp(1, MAX_PAGE);
     let rows = store
-        .query(
+        .ask(
             "select message_id, enqueued_at, namespace, topic, lane, sequence_id, sink, state, attempt_no, due_at, look_on \
              from outbox.find_messages(state => $1, namespace => $2, topic => $3, tenant_id => $4, lane => $5, \
              sink => $6, id_from => $7, id_before => $8, page_size => $9, look_at => $10)",
@@ -41,7 +41,7 @@ pub(super) async fn list(store: &PostgresStore, filter: &ListFilter) -> Result<P
 
 pub(super) async fn lanes(store: &PostgresStore, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
     let rows = store
-        .query(
+        .ask(
             include_str!("../../../sql/postgres/queries/lanes.sql"),
             &[
                 (&filter.sink, Type::TEXT),

@@ -40,7 +40,7 @@ pub(super) async fn measure(store: &PostgresStore) -> Result<bool, Error> {
 
 pub(super) async fn samples(store: &PostgresStore, within: Duration) -> Result<Vec<Sample>, Error> {
     let rows = store
-        .query(
+        .ask(
             "select at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
              dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms from outbox.samples \
              where at >= now() - $1::text::numeric * interval '1 second' order by at, sink",
@@ -52,7 +52,7 @@ pub(super) async fn samples(store: &PostgresStore, within: Duration) -> Result<V
 
 pub(super) async fn relays(store: &PostgresStore) -> Result<Vec<RelayRecord>, Error> {
     let rows = store
-        .query(
+        .ask(
             "select worker_id, version, started_at, reported_at, every_seconds, silent, sinks::text as sinks \
              from outbox.relays order by worker_id",
             &[],
@@ -64,7 +64,7 @@ pub(super) async fn relays(store: &PostgresStore) -> Result<Vec<RelayRecord>, Er
 /// The facts are asked for one after the other; what changes in between is told as it was at some moment of it.
 pub(super) async fn explain(store: &PostgresStore, message_id: Uuid) -> Result<Option<Explanation>, Error> {
     let Some(detail) = store.show(message_id).await? else { return Ok(None) };
-    let rows = store.query("select name from outbox.sink where paused", &[]).await?;
+    let rows = store.ask("select name from outbox.sink where paused", &[]).await?;
     let paused = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let heads = heads(store, &detail).await?;
     let relays = relays(store).await?;
@@ -76,7 +76,7 @@ async fn heads(store: &PostgresStore, detail: &MessageDetail) -> Result<Vec<Lane
     let Some(lane) = &detail.lane else { return Ok(Vec::new()) };
     let sinks: Vec<&str> = detail.deliveries.iter().map(|delivery| delivery.sink.as_str()).collect();
     let rows = store
-        .query(
+        .ask(
             include_str!("../../../sql/postgres/queries/lane_heads.sql"),
             &[(&sinks, Type::TEXT_ARRAY), (lane, Type::TEXT)],
         )

@@ -1,6 +1,6 @@
 //! A connection with what is remembered beside it, and the thread it lives on. SQLite calls block, so none is made on a
-//! caller's runtime: work goes through a bounded channel to the thread and its answer comes back. The thread ends when
-//! the last handle is dropped. Nothing here knows what the work is.
+//! caller's runtime: work goes through a bounded channel to the thread and its answer comes back. Work that nobody waits
+//! for any more is interrupted. The thread ends when the last handle is dropped. Nothing here knows what the work is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use crate::error::Error;
 
 /// Work that waits for the thread; further callers wait in turn. One claim and one completion are much work already.
 const WAITING_JOBS: usize = 64;
+
+/// Steps of SQLite's machine between two looks at whether somebody still waits: less than a millisecond.
+const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// Which sink's round, of which tenant.
 type Round = (String, Option<Uuid>);
@@ -41,6 +44,13 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(connection: Connection) -> Self {
         Self { connection, cursors: HashMap::new(), unwanted: Arc::default() }
+    }
+
+    /// From here on the work is for whoever has this mark.
+    fn wait_for(&mut self, unwanted: Arc<AtomicBool>) -> Result<(), Error> {
+        self.unwanted = Arc::clone(&unwanted);
+        let look = move || unwanted.load(Ordering::Acquire);
+        Ok(self.connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(look))?)
     }
 
     pub(super) fn cursor(&self, sink: &str, tenant_id: Option<Uuid>) -> Cursor {
@@ -99,7 +109,8 @@ impl Thread {
         Ok(Self { jobs })
     }
 
-    /// Waits for its turn, and for the answer. Work whose caller has gone before its turn came is not done.
+    /// Waits for its turn, and for the answer. Work whose caller has gone before its turn came is not done, and work whose
+    /// caller goes meanwhile is interrupted.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Session) -> Result<T, Error> + Send + 'static,
@@ -109,9 +120,9 @@ impl Thread {
         let unwanted = Arc::clone(&wanted.0);
         let job: Job = Box::new(move |session| {
             if !reply.is_closed() {
-                session.unwanted = unwanted;
+                let done = session.wait_for(unwanted).and_then(|()| work(session));
                 // The caller may have gone meanwhile: what was committed stands.
-                drop(reply.send(work(session)));
+                drop(reply.send(done));
             }
         });
         self.jobs.send(job).await.map_err(|_| Error::StoreStopped)?;
@@ -127,5 +138,25 @@ struct Wanted(Arc<AtomicBool>);
 impl Drop for Wanted {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_interrupted() {
+        const ENDLESS: &str = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n";
+        let thread = Thread::start("test", Connection::open_in_memory().expect("a connection")).expect("a thread");
+        let number = |sql: &'static str| {
+            thread.run(move |session| Ok(session.connection.query_row(sql, [], |row| row.get::<_, i64>(0))?))
+        };
+        let soon = Duration::from_millis(100);
+        assert!(tokio::time::timeout(soon, number(ENDLESS)).await.is_err(), "it has no end");
+        let next = tokio::time::timeout(Duration::from_secs(10), number("select 7")).await;
+        assert_eq!(next.expect("the thread is still busy").expect("an answer"), 7);
     }
 }
