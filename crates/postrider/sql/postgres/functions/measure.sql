@@ -82,6 +82,8 @@ comment on function :"schema".measure(integer) is
 -- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
 -- after the last sample. So it reaches back as far as the window, and the one interval that began before it; if that one is
 -- longer than the window, as after a pause, its attempts are read instead. If nobody measures, those of the window are.
+-- Of the attempts after the last sample no more than 10,000 are read: at full speed there are hundreds of thousands, and the
+-- next sample has them all.
 -- Caller: the view `status`. Internal. Index: attempt_completed.
 create or replace function :"schema".recent_attempts()
     returns table (
@@ -101,6 +103,7 @@ declare
     v_sampled  constant timestamptz := (select max(s.at) from sample s);
     -- In a variable of its own: what is computed in the statement is not looked up in the index.
     v_from     constant timestamptz := greatest(v_window, v_sampled);
+    v_at_most  constant integer := case when v_sampled >= v_window then 10000 end;
     -- The end of a sample that tells of more than the window.
     v_long     constant timestamptz := (select max(s.at) from sample s
                                         where s.at > v_window and s.seconds > extract(epoch from v_span));
@@ -121,7 +124,7 @@ begin
                max(a.completed_at) filter (where a.state = 'DISPATCHED'),
                max(a.completed_at) filter (where a.state <> 'DISPATCHED')
         from (
-            select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from
+            (select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from limit v_at_most)
             union all
             select a.sink, a.state, a.completed_at from attempt a
             where a.completed_at >= v_window and a.completed_at < v_long
