@@ -343,18 +343,19 @@ impl Store for PostgresStore {
         let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
         enqueue::check_many(&messages)?;
         let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
-        let work = lent.connection.as_deref_mut().map(|connection| async move {
+        let connection = lent.object()?;
+        let done = async {
             let tx = connection.transaction().await?;
             let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;
             let new: Vec<Message> =
                 messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
             Outbox::new(self.schema.clone()).enqueue_many(&*tx, &new).await?;
             tx.commit().await?;
-            Ok::<_, Error>(first)
-        });
-        let done = futures_util::future::OptionFuture::from(work).await.transpose();
+            Ok(first)
+        }
+        .await;
         lent.answered = true;
-        Ok(done?.unwrap_or_default())
+        done
     }
 
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {

@@ -73,6 +73,24 @@ async fn what_a_long_sample_tells_is_not_all_recent() {
     assert_eq!(recent().await, 3, "and what came after the long sample is counted once");
 }
 
+/// At full speed `status` does not read all that came after the last sample: the next sample has it.
+#[tokio::test]
+async fn the_look_past_the_last_sample_is_bounded() {
+    let (_database, client) = fresh().await;
+    client.batch_execute(OFTEN).await.unwrap();
+    measure(&client).await;
+    enqueue_plain(&client, 10_500).await;
+    for batch in [10_000, 500] {
+        let held = claim(&client, "w", batch).await;
+        assert_eq!(mark_delivered(&client, &held).await, batch);
+    }
+    let recent = "select recent_dispatched from outbox.status";
+    assert_eq!(number(&client, recent).await, 10_000);
+    client.query("select pg_sleep(0.01)", &[]).await.unwrap();
+    measure(&client).await;
+    assert_eq!(number(&client, recent).await, 10_500);
+}
+
 /// One measures; who comes meanwhile goes away at once, and an old snapshot is refused.
 #[tokio::test]
 async fn a_second_measurer_does_not_wait() {

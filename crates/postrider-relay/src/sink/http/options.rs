@@ -235,6 +235,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_url_can_be_kept_where_secrets_are() {
+        let read = |text: &str| serde_json::from_str::<HttpOptions>(text).map(|options| options.url.to_string());
+        let kept = read(r#"{"url": {"env": "CARGO_MANIFEST_DIR"}}"#).expect("cargo sets it");
+        assert_eq!(kept, env!("CARGO_MANIFEST_DIR"));
+        let missing = read(r#"{"url": {"env": "POSTRIDER_NO_SUCH"}}"#).expect_err("it is not set").to_string();
+        assert!(missing.contains("POSTRIDER_NO_SUCH"), "{missing}");
+    }
+
+    #[test]
     fn what_would_do_nothing_is_refused() {
         let plain = HttpOptions::new("http://127.0.0.1/".parse().expect("a template"));
         let allow = vec!["10.0.0.0/8".parse().expect("a network")];

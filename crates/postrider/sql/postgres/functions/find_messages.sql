@@ -3,7 +3,8 @@
 --   pending, leased, dead: what the delivery itself tells (state, tenant, lane, sink) is asked of the hot table or of the
 --   dead letters; what only the message tells (namespace, topic) is looked up for no more than `look_at` deliveries.
 --   delivered, discarded, or no state: looks at no more than `look_at` messages of history, one after the other until the
---   page is full. Discarded: nothing is left to deliver, and the last attempt for a sink (the one asked for) failed. The bound is a limit inside, the filters stand outside of it, and nothing in between sorts or
+--   page is full. Discarded: nothing is left to deliver, and the last attempt for a sink (the one asked for) failed.
+--   The bound is a limit inside, the filters stand outside of it, and nothing in between sorts or
 -- hashes but the attempts of one message.
 -- A page ends between two messages, so it may have a few rows more than `page_size`. If it did not fill, and there is
 -- more behind what was looked at, a last row has no message_id and `look_on` says where to go on (as id_before).

@@ -1,5 +1,6 @@
 -- These messages as an operator of an edge site knows them: one row for each delivery that has not ended, one for a message
--- of which nothing is left to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last failure. Caller: Inspect::entries.
+-- of which nothing is left to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last
+-- failure. Caller: Inspect::entries.
 -- $1: the messages, in the order of the answer. Every table is read by message id. Zero rows: none of them is there.
 select m.message_id, d.sink, coalesce(d.state, case when exists (
            select from outbox.attempts a

@@ -1,5 +1,6 @@
 -- A message as an operator of an edge site knows it: one row for each delivery that has not ended, or one if nothing is left
--- to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last failure. Caller: Inspect::entries, for each message asked for.
+-- to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last
+-- failure. Caller: Inspect::entries, for each message asked for.
 -- Every table is read by message id. Zero rows: the message is not in the store.
 with open as (
     select d.sink,

@@ -1,5 +1,6 @@
 -- The dead letters that a filter means: the first part of count_dead, group_dead, list_dead_letters and choose_dead.
--- What is null does not matter; an empty `error_code` means those without one; `message_ids` is a JSON array of ids as 32 hexadecimal digits. Not materialized: where it
+-- What is null does not matter; an empty `error_code` means those without one; `message_ids` is a JSON array of ids as 32
+-- hexadecimal digits. Not materialized: where it
 -- is looked at twice, each look reads what it needs.
 with matching as not materialized (
     select l.* from outbox_dead_letter l
