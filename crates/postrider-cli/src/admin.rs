@@ -15,6 +15,7 @@ mod messages;
 mod openapi;
 mod orders;
 mod overview;
+mod reading;
 mod replay;
 mod sinks;
 mod state;

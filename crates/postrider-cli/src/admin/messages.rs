@@ -19,7 +19,7 @@ pub(super) use self::detail::MessageDocument;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{self, Asked, Limit, Sent, Time};
-use super::state::{Admin, in_time, ordered};
+use super::state::{Admin, in_time};
 use super::sync::AnyQuery;
 
 /// Where a message stands.
@@ -233,7 +233,7 @@ pub(super) async fn enqueue(
 ) -> Result<(StatusCode, Json<EnqueuedDocument>), ApiError> {
     let database = admin.database(query.database.as_deref())?;
     let message = body.message()?;
-    let enqueued = ordered(database.store.enqueue_as(&caller.actor(), &message)).await?;
+    let enqueued = database.enqueue(&caller.actor(), &message).await?;
     let document = EnqueuedDocument {
         message_id: enqueued.message_id,
         sequence_id: enqueued.sequence_id,

@@ -54,8 +54,7 @@ pub(super) async fn overview(
 ) -> Answer<OverviewDocument> {
     let database = admin.database(query.database.as_deref())?;
     let store = &database.store;
-    let (now, sinks, relays) =
-        tokio::try_join!(in_time(store.now()), in_time(store.status()), in_time(store.relays()))?;
+    let (now, sinks, relays) = tokio::try_join!(in_time(store.now()), database.sinks(), in_time(store.relays()))?;
     let role = match caller.role {
         None => "none",
         Some(Role::Read) => "read",

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Done, Error, Order, Store};
+use postrider::{Done, Enqueued, Error, Message, Order, SinkStatus, Store};
 use postrider_relay::RelayHandle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::Access;
 use super::error::ApiError;
+use super::reading::Reading;
 use crate::humane;
 
 /// Requests that are being answered at once; the next is asked to come again.
@@ -37,12 +38,13 @@ impl Trigger for RelayHandle {
 
 /// One outbox that is served.
 pub(crate) struct Served {
-    pub(crate) name: String,
+    pub(super) name: String,
     pub(crate) store: Arc<dyn Store>,
     /// What to call it; without a password.
     pub(crate) place: String,
     /// This process's relay on it, if there is one.
-    pub(crate) relay: Option<Arc<dyn Trigger>>,
+    pub(super) relay: Option<Arc<dyn Trigger>>,
+    reading: Reading,
 }
 
 /// All that requests share.
@@ -70,9 +72,27 @@ impl Admin {
 }
 
 impl Served {
+    pub(crate) fn new(name: String, store: Arc<dyn Store>, place: String, relay: Option<Arc<dyn Trigger>>) -> Self {
+        Self { name, store, place, relay, reading: Reading::default() }
+    }
+
+    /// How every sink stands; of a long queue a moment ago.
+    pub(super) async fn sinks(&self) -> Result<Vec<SinkStatus>, ApiError> {
+        in_time(self.reading.sinks(self.store.status())).await
+    }
+
     /// Carries an order out, in this name.
     pub(super) async fn operate(&self, actor: &str, order: &Order) -> Result<Done, ApiError> {
-        ordered(self.store.operate(actor, order)).await
+        let done = ordered(self.store.operate(actor, order)).await;
+        self.reading.outdated();
+        done
+    }
+
+    /// Enqueues, in this name.
+    pub(super) async fn enqueue(&self, actor: &str, message: &Message) -> Result<Enqueued, ApiError> {
+        let enqueued = ordered(self.store.enqueue_as(actor, message)).await;
+        self.reading.outdated();
+        enqueued
     }
 }
 
@@ -82,7 +102,7 @@ pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>)
 }
 
 /// The same for an order: nobody knows whether one that was given up was carried out.
-pub(super) async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
     let unknown = "it may be carried out all the same: the audit tells";
     answered(order).await?.ok_or_else(|| too_long().hint(unknown))
 }

@@ -46,7 +46,7 @@ pub(super) struct StateDocument {
     responses((status = 200, body = StateDocument)))]
 pub(super) async fn state(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<StateDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let sinks = in_time(database.store.status()).await?;
+    let sinks = database.sinks().await?;
     let latest = |time: fn(&SinkStatus) -> Option<SystemTime>| sinks.iter().filter_map(time).max().map(Time);
     let oldest = sinks.iter().map(|sink| sink.oldest_due_age_seconds).fold(0.0, f64::max);
     Ok(Json(StateDocument {

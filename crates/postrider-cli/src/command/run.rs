@@ -111,12 +111,8 @@ impl Prepared {
             let about = |failure: Failure| if several { failure.of_database(&name) } else { failure };
             let opened = address.open(Missing::Create).await.map_err(about)?;
             let delivery = plan.relay(&name, &opened, &made).await.map_err(about)?;
-            served.push(Served {
-                name: name.clone(),
-                store: Arc::clone(&opened.store),
-                place: opened.place.clone(),
-                relay: Some(Arc::new(delivery.relay.handle())),
-            });
+            let handle = Arc::new(delivery.relay.handle());
+            served.push(Served::new(name.clone(), Arc::clone(&opened.store), opened.place.clone(), Some(handle)));
             relays.push(Running { name: several.then_some(name), opened, delivery });
         }
         logs.start();

@@ -68,7 +68,7 @@ impl Prepared {
         for Database { name, address } in databases {
             let about = |failure: Failure| if several { failure.of_database(&name) } else { failure };
             let opened = address.open(Missing::Refuse).await.map_err(about)?;
-            served.push(Served { name, store: opened.store, place: opened.place, relay: None });
+            served.push(Served::new(name, opened.store, opened.place, None));
         }
         let bound = admin::bind(admin).await?;
         logs.start();

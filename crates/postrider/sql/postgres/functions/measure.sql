@@ -7,14 +7,15 @@
 --   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
 --   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
 --   pause, begins setting.sample_reach before its end at most.
--- Reads: the hot table once, and the attempts of the interval. Index: attempt_completed, in every partition: a message of
--- last week may be tried now. Locks: none that others wait for. READ COMMITTED only.
+-- Reads: the hot table once (see sinks.sql), and the attempts of the interval (attempts_between). Locks: none that others
+-- wait for. READ COMMITTED only.
 create or replace function :"schema".measure(batch_size integer default 1000)
     returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
+    set max_parallel_workers_per_gather = 0
+    set random_page_cost = 2
     set jit = off
 as $$
 #variable_conflict use_column
@@ -48,24 +49,7 @@ begin
            coalesce(a.retryable, 0), coalesce(a.failed, 0), coalesce(a.zombie_requeue, 0), a.latencies_ms[1],
            a.latencies_ms[2], a.last_success_at, a.last_error_at
     from sinks q
-    full join (
-        select t.sink,
-               count(*) filter (where t.state = 'DISPATCHED') as dispatched,
-               count(*) filter (where t.state = 'RETRYABLE') as retryable,
-               count(*) filter (where t.state = 'FAILED') as failed,
-               count(*) filter (where t.state = 'ZOMBIE_REQUEUE') as zombie_requeue,
-               max(t.completed_at) filter (where t.state = 'DISPATCHED') as last_success_at,
-               max(t.completed_at) filter (where t.state <> 'DISPATCHED') as last_error_at,
-               -- The milliseconds of a UUIDv7, taken out here: a call of message_id_time for each attempt would cost
-               -- ten times as much.
-               percentile_disc(array[0.5, 0.99]) within group (order by greatest(0,
-                   date_part('epoch', t.completed_at) * 1000
-                   - ('x' || translate(left(t.message_id::text, 13), '-', ''))::bit(48)::bigint
-               )) filter (where t.state = 'DISPATCHED') as latencies_ms
-        from attempt t
-        where t.completed_at >= v_from and t.completed_at < v_at
-        group by t.sink
-    ) a on a.sink = q.sink;
+    full join attempts_between(v_from, v_at) a on a.sink = q.sink;
 
     delete from sample s
     where s.ctid = any (array(
@@ -73,17 +57,96 @@ begin
         where o.at < v_at - v_setting.sample_retention
         order by o.at
         limit measure.batch_size));
+    perform summarize_attempts(v_at);
     return true;
 end
 $$;
 comment on function :"schema".measure(integer) is
     'Writes down how every sink stands and what happened since the last time, if it is time. Returns whether it was.';
 
+-- Brings the index on the attempts' time up to date. What was written after the last summary is read by every look at
+-- recent attempts, whatever its time; a vacuum summarizes, too, but at full speed a million attempts may lie between two.
+-- Caller: measure. Internal.
+--   Partitions that held new messages in the day before `at_time`, and the default partition: others grow by retries alone.
+-- Locks: SHARE UPDATE EXCLUSIVE on each, which blocks neither producers nor relays. Where somebody else has it, a vacuum
+-- most likely, this is left to them; nothing waits.
+create or replace function :"schema".summarize_attempts(at_time timestamptz)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+declare
+    v_index  record;
+begin
+    for v_index in
+        select i.indexrelid as id, c.relname as of_table
+        from pg_inherits h
+        join pg_index i on i.indexrelid = h.inhrelid
+        join pg_class c on c.oid = i.indrelid
+        where h.inhparent = 'attempt_completed'::regclass
+          and pg_relation_size(c.oid) > 0
+          and (c.relname = 'attempt_rest' or exists (
+              select from partition_bounds() b
+              where c.relname = 'attempt' || b.suffix
+                and b.id_from <= message_id_floor(summarize_attempts.at_time)
+                and b.id_to > message_id_floor(summarize_attempts.at_time - interval '1 day')))
+    loop
+        begin
+            execute format('lock table %I.%I in share update exclusive mode nowait', schema_name(), v_index.of_table);
+            perform brin_summarize_new_values(v_index.id);
+        exception when lock_not_available or undefined_table then
+            null;
+        end;
+    end loop;
+end
+$$;
+comment on function :"schema".summarize_attempts(timestamptz) is
+    'Internal to measure: brings the index on the time of attempts up to date.';
+
+-- Attempts that ended from `since` on and before `until`, by sink and outcome, with half and 99 of 100 of the times from
+-- enqueue to delivery. Caller: measure. Internal. Index: attempt_completed, in every partition: a message of last week may
+-- be tried now.
+create or replace function :"schema".attempts_between(since timestamptz, until timestamptz)
+    returns table (
+        sink text, dispatched bigint, retryable bigint, failed bigint, zombie_requeue bigint,
+        last_success_at timestamptz, last_error_at timestamptz, latencies_ms double precision[]
+    )
+    language plpgsql stable security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set enable_seqscan = off
+    set max_parallel_workers_per_gather = 0
+    set jit = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    select t.sink::text,
+           count(*) filter (where t.state = 'DISPATCHED'),
+           count(*) filter (where t.state = 'RETRYABLE'),
+           count(*) filter (where t.state = 'FAILED'),
+           count(*) filter (where t.state = 'ZOMBIE_REQUEUE'),
+           max(t.completed_at) filter (where t.state = 'DISPATCHED'),
+           max(t.completed_at) filter (where t.state <> 'DISPATCHED'),
+           -- The milliseconds of a UUIDv7, taken out here: a call of message_id_time for each attempt would cost ten
+           -- times as much.
+           percentile_disc(array[0.5, 0.99]) within group (order by greatest(0,
+               date_part('epoch', t.completed_at) * 1000
+               - ('x' || translate(left(t.message_id::text, 13), '-', ''))::bit(48)::bigint
+           )) filter (where t.state = 'DISPATCHED')
+    from attempt t
+    where t.completed_at >= attempts_between.since and t.completed_at < attempts_between.until
+    group by t.sink;
+end
+$$;
+comment on function :"schema".attempts_between(timestamptz, timestamptz) is
+    'Internal to measure: attempts of an interval, by sink and outcome, with latencies.';
+
 -- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
 -- after the last sample. So it reaches back as far as the window, and the one interval that began before it; if that one is
 -- longer than the window, as after a pause, its attempts are read instead. If nobody measures, those of the window are.
 -- Of the attempts after the last sample no more than 10,000 are read: at full speed there are hundreds of thousands, and the
--- next sample has them all.
+-- next sample has them all. Where no sample tells of the window, no more than 100,000.
 -- Caller: the view `status`. Internal. Index: attempt_completed.
 create or replace function :"schema".recent_attempts()
     returns table (
@@ -94,6 +157,7 @@ create or replace function :"schema".recent_attempts()
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
     set enable_seqscan = off
+    set max_parallel_workers_per_gather = 0
     set jit = off
 as $$
 #variable_conflict use_column
@@ -103,7 +167,7 @@ declare
     v_sampled  constant timestamptz := (select max(s.at) from sample s);
     -- In a variable of its own: what is computed in the statement is not looked up in the index.
     v_from     constant timestamptz := greatest(v_window, v_sampled);
-    v_at_most  constant integer := case when v_sampled >= v_window then 10000 end;
+    v_at_most  constant integer := case when v_sampled >= v_window then 10000 else 100000 end;
     -- The end of a sample that tells of more than the window.
     v_long     constant timestamptz := (select max(s.at) from sample s
                                         where s.at > v_window and s.seconds > extract(epoch from v_span));
@@ -126,8 +190,8 @@ begin
         from (
             (select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from limit v_at_most)
             union all
-            select a.sink, a.state, a.completed_at from attempt a
-            where a.completed_at >= v_window and a.completed_at < v_long
+            (select a.sink, a.state, a.completed_at from attempt a
+             where a.completed_at >= v_window and a.completed_at < v_long limit 100000)
         ) a
         group by a.sink
     ) p

@@ -1,0 +1,148 @@
+//! How every sink stands, read once for all who look. Counting a long queue costs the database a moment of one core, and
+//! pages, scripts and probes ask for the same figures again and again: what was read of a long queue answers for a second.
+//! A short one is read for each, so that whoever wrote a message sees it counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use postrider::{Error, SinkStatus};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How long one reading of a long queue answers.
+const FRESH: Duration = Duration::from_secs(1);
+/// From how many deliveries a queue is long. Counting fewer takes the database a few milliseconds.
+const LONG: i64 = 10_000;
+
+/// The last reading of one database.
+#[derive(Default)]
+pub(super) struct Reading {
+    /// Held while the store is asked: who comes meanwhile shares the answer.
+    last: Mutex<Option<Last>>,
+    /// Orders carried out so far: what was read before one shows nobody what it did.
+    orders: AtomicU64,
+}
+
+struct Last {
+    begun: Instant,
+    orders: u64,
+    sinks: Vec<SinkStatus>,
+}
+
+impl Reading {
+    /// How every sink stands: by the last reading if that will do, or else by this one.
+    pub(super) async fn sinks(
+        &self,
+        read: impl Future<Output = Result<Vec<SinkStatus>, Error>>,
+    ) -> Result<Vec<SinkStatus>, Error> {
+        let mut last = self.last.lock().await;
+        let orders = self.orders.load(Ordering::Acquire);
+        if let Some(last) = last.as_ref()
+            && last.orders == orders
+            && last.begun.elapsed() < FRESH
+        {
+            return Ok(last.sinks.clone());
+        }
+        *last = None;
+        let begun = Instant::now();
+        let sinks = read.await?;
+        if sinks.iter().map(|sink| sink.pending + sink.leased).sum::<i64>() >= LONG {
+            *last = Some(Last { begun, orders, sinks: sinks.clone() });
+        }
+        Ok(sinks)
+    }
+
+    /// An order was carried out: the next who asks sees what it did.
+    pub(super) fn outdated(&self) {
+        self.orders.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A store with a queue of this length, which counts how often it is read.
+    struct Queue {
+        length: i64,
+        reads: Cell<i64>,
+    }
+
+    impl Queue {
+        fn of(length: i64) -> Self {
+            Self { length, reads: Cell::new(0) }
+        }
+
+        /// Takes a tenth of a second.
+        async fn read(&self) -> Result<Vec<SinkStatus>, Error> {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.reads.set(self.reads.get() + 1);
+            Ok(vec![SinkStatus {
+                sink: "default".to_owned(),
+                paused: false,
+                on_dead: postrider::OnDead::Park,
+                pending: self.length,
+                due: self.length,
+                leased: 0,
+                expired: 0,
+                dead: 0,
+                parked_lanes: 0,
+                oldest_due_age_seconds: 0.0,
+                recent: [0; 4],
+                last_success_at: None,
+                last_error_at: None,
+            }])
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_queue_is_read_once_a_second() {
+        let (reading, queue) = (Reading::default(), Queue::of(LONG));
+        let together = tokio::join!(reading.sinks(queue.read()), reading.sinks(queue.read()));
+        assert_eq!(together.0.unwrap(), together.1.unwrap());
+        tokio::time::sleep(Duration::from_millis(899)).await;
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 1, "who comes meanwhile and who comes soon share it");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 2, "it is a second old");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_queue_is_read_for_each() {
+        let (reading, queue) = (Reading::default(), Queue::of(LONG - 1));
+        reading.sinks(queue.read()).await.unwrap();
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_is_seen_at_once() {
+        let (reading, queue) = (Reading::default(), Queue::of(LONG));
+        reading.sinks(queue.read()).await.unwrap();
+        reading.outdated();
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 2);
+        // Given while somebody reads: they may not have seen it.
+        let order = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            reading.outdated();
+        };
+        tokio::time::sleep(FRESH).await;
+        let (read, ()) = tokio::join!(reading.sinks(queue.read()), order);
+        read.unwrap();
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_and_not_kept() {
+        let (reading, queue) = (Reading::default(), Queue::of(LONG));
+        let failed = reading.sinks(async { Err(Error::BatchTooLarge { count: 2, max: 1 }) }).await;
+        assert!(failed.is_err());
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 1);
+    }
+}
