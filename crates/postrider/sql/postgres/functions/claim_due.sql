@@ -1,8 +1,10 @@
 -- Picks and locks up to `room` due deliveries without a lane: priority first, then due time, then id.
 -- Caller: claim, in whose transaction the locks stand. Internal.
 -- Locks: each picked row, FOR UPDATE SKIP LOCKED, so claimers neither overlap nor wait.
--- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, landing on the
---   earliest due time of each, so deliveries not yet due cost one probe a priority, however many they are.
+-- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, upwards and landing on
+--   the latest due time of each: what was delivered since the last vacuum leaves its traces at the earliest. Then it reads
+--   what is due of each, the highest first, from `due_from` on; what is not due yet costs two probes a priority, however
+--   much it is.
 -- Returns where the row stands (its ctid, good while the lock is held) and its id if it needs more than a lease: its
 -- last lease ended without an outcome, or it is out of attempts. Zero rows: nothing without a lane is due.
 create or replace function :"schema".claim_due(
@@ -22,26 +24,26 @@ as $$
 begin
     return query
     with recursive level as (
-        -- Above the highest priority, and never due: only where the first hop begins.
-        select 101 as priority, 'infinity'::timestamptz as due_at
+        -- Below the lowest priority: only where the first hop begins.
+        select -101 as priority
         union all
-        select n.priority, n.due_at
+        select n.priority
         from level l
         cross join lateral (
-            (select d.priority, d.due_at from delivery d
+            (select d.priority from delivery d
              where claim_due.tenant_id is null
-               and d.sink = claim_due.sink and d.lane is null and d.priority < l.priority
-             order by d.priority desc, d.due_at limit 1)
+               and d.sink = claim_due.sink and d.lane is null and d.priority > l.priority
+             order by d.priority, d.due_at desc, d.message_id desc limit 1)
             union all
-            (select d.priority, d.due_at from delivery d
+            (select d.priority from delivery d
              where claim_due.tenant_id is not null
                and d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id and d.lane is null
-               and d.priority < l.priority
-             order by d.priority desc, d.due_at limit 1)
+               and d.priority > l.priority
+             order by d.priority, d.due_at desc, d.message_id desc limit 1)
         ) n
     )
     select p.place, p.unsettled_id
-    from level l
+    from (select v.priority from level v order by v.priority desc) l
     cross join lateral (
         select a.* from (
             select d.ctid as place,
@@ -72,7 +74,6 @@ begin
             for update skip locked
         ) t
     ) p
-    where l.due_at <= claim_due.at_time
     limit claim_due.room;
 end
 $$;
