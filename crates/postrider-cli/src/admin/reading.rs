@@ -11,20 +11,21 @@ use tokio::time::Instant;
 
 /// How long one reading of a long queue answers.
 const FRESH: Duration = Duration::from_secs(1);
-/// From how many deliveries a queue is long. Counting fewer takes the database a few milliseconds.
+/// From how many deliveries and dead letters a queue is long. Counting fewer takes the database a few milliseconds.
 const LONG: i64 = 10_000;
 
 /// The last reading of one database.
 #[derive(Default)]
 pub(super) struct Reading {
-    /// Held while the store is asked: who comes meanwhile shares the answer.
+    /// Held while the store is asked: who comes meanwhile shares the answer, if the queue is long.
     last: Mutex<Option<Last>>,
     /// Orders carried out so far: what was read before one shows nobody what it did.
     orders: AtomicU64,
 }
 
 struct Last {
-    begun: Instant,
+    /// Who asked before this is answered by it.
+    answers_until: Instant,
     orders: u64,
     sinks: Vec<SinkStatus>,
 }
@@ -35,19 +36,21 @@ impl Reading {
         &self,
         read: impl Future<Output = Result<Vec<SinkStatus>, Error>>,
     ) -> Result<Vec<SinkStatus>, Error> {
+        let asked = Instant::now();
         let mut last = self.last.lock().await;
         let orders = self.orders.load(Ordering::Acquire);
         if let Some(last) = last.as_ref()
             && last.orders == orders
-            && last.begun.elapsed() < FRESH
+            && asked < last.answers_until
         {
             return Ok(last.sinks.clone());
         }
         *last = None;
         let begun = Instant::now();
         let sinks = read.await?;
-        if sinks.iter().map(|sink| sink.pending + sink.leased).sum::<i64>() >= LONG {
-            *last = Some(Last { begun, orders, sinks: sinks.clone() });
+        if sinks.iter().map(|sink| sink.pending + sink.leased + sink.dead).sum::<i64>() >= LONG {
+            let answers_until = Instant::now().max(begun + FRESH);
+            *last = Some(Last { answers_until, orders, sinks: sinks.clone() });
         }
         Ok(sinks)
     }
@@ -64,20 +67,20 @@ mod tests {
 
     use super::*;
 
-    /// A store with a queue of this length, which counts how often it is read.
+    /// A store with a queue of this length, which takes this long to read and counts how often it is.
     struct Queue {
         length: i64,
+        takes: Duration,
         reads: Cell<i64>,
     }
 
     impl Queue {
         fn of(length: i64) -> Self {
-            Self { length, reads: Cell::new(0) }
+            Self { length, takes: Duration::from_millis(100), reads: Cell::new(0) }
         }
 
-        /// Takes a tenth of a second.
         async fn read(&self) -> Result<Vec<SinkStatus>, Error> {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(self.takes).await;
             self.reads.set(self.reads.get() + 1);
             Ok(vec![SinkStatus {
                 sink: "default".to_owned(),
@@ -108,6 +111,21 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         reading.sinks(queue.read()).await.unwrap();
         assert_eq!(queue.reads.get(), 2, "it is a second old");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_slow_reading_shares_it() {
+        let (reading, mut queue) = (Reading::default(), Queue::of(LONG));
+        queue.takes = FRESH * 3;
+        let late = async {
+            tokio::time::sleep(FRESH * 2).await;
+            reading.sinks(queue.read()).await
+        };
+        let (first, late) = tokio::join!(reading.sinks(queue.read()), late);
+        assert_eq!(first.unwrap(), late.unwrap());
+        assert_eq!(queue.reads.get(), 1);
+        reading.sinks(queue.read()).await.unwrap();
+        assert_eq!(queue.reads.get(), 2, "it was old when it came");
     }
 
     #[tokio::test(start_paused = true)]

@@ -237,7 +237,7 @@ pub(super) async fn resume(
 
 /// A name that is mistyped pauses nothing, and nobody would notice.
 async fn known(database: &Served, sink: &str) -> Result<(), ApiError> {
-    let sinks = database.sinks().await?;
+    let sinks = in_time(database.store.status()).await?;
     let relays = in_time(database.store.relays()).await?;
     let told = relays.iter().flat_map(|relay| &relay.report.sinks).map(|report| report.sink.as_str());
     if sinks.iter().map(|status| status.sink.as_str()).chain(told).any(|name| name == sink) {

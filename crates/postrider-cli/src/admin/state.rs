@@ -78,7 +78,8 @@ impl Served {
 
     /// How every sink stands; of a long queue a moment ago.
     pub(super) async fn sinks(&self) -> Result<Vec<SinkStatus>, ApiError> {
-        in_time(self.reading.sinks(self.store.status())).await
+        // Who waits for another's reading needs no turn.
+        answered(self.reading.sinks(in_turn(self.store.status()))).await?.ok_or_else(too_long)
     }
 
     /// Carries an order out, in this name.
@@ -98,23 +99,24 @@ impl Served {
 
 /// What the store answers, if it does so in time. What is given up the store ends by itself.
 pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    answered(question).await?.ok_or_else(too_long)
+    answered(in_turn(question)).await?.ok_or_else(too_long)
 }
 
 /// The same for an order: nobody knows whether one that was given up was carried out.
 async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
     let unknown = "it may be carried out all the same: the audit tells";
-    answered(order).await?.ok_or_else(|| too_long().hint(unknown))
+    answered(in_turn(order)).await?.ok_or_else(|| too_long().hint(unknown))
 }
 
 /// `None`: it took too long.
 async fn answered<T>(question: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, ApiError> {
-    let in_turn = async {
-        // It is never closed; if it were, nobody would have to wait.
-        let _turn = QUESTIONS.acquire().await;
-        question.await
-    };
-    Ok(timeout(STORE_TIMEOUT, in_turn).await.ok().transpose()?)
+    Ok(timeout(STORE_TIMEOUT, question).await.ok().transpose()?)
+}
+
+async fn in_turn<T>(question: impl Future<Output = T>) -> T {
+    // It is never closed; if it were, nobody would have to wait.
+    let _turn = QUESTIONS.acquire().await;
+    question.await
 }
 
 fn too_long() -> ApiError {

@@ -46,8 +46,8 @@ pub struct PostgresStore {
 const THOROUGH_HOPS: i32 = 1_000_000;
 const USUAL_HOPS: i32 = 2_000;
 
-/// What stands before a question: nothing is changed, half a minute is enough, and deliveries keep the other cores. The hot
-/// table is in memory, so looking up a lane's head costs less than the planner thinks.
+/// What stands before a question: nothing is changed, half a minute is enough, and deliveries keep the other cores. Most of
+/// the hot table is in memory, so looking up a lane's head costs less than the planner thinks.
 const BEGIN_TO_ASK: &str = "begin read only; set local statement_timeout = '30s'; \
      set local max_parallel_workers_per_gather = 0; set local jit = off; set local random_page_cost = 2";
 

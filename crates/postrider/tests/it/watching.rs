@@ -91,24 +91,6 @@ async fn the_look_past_the_last_sample_is_bounded() {
     assert_eq!(number(&client, recent).await, 10_500);
 }
 
-/// Where nobody measures, a window full of attempts is not read to its end either; nor what a sample of more than the
-/// window is not believed for.
-#[tokio::test]
-async fn the_look_without_samples_is_bounded() {
-    let (_database, client) = fresh().await;
-    attempts(&client, 100_500, "10 seconds").await;
-    let recent = "select recent_dispatched from outbox.status";
-    assert_eq!(number(&client, recent).await, 100_000);
-    client
-        .batch_execute("update outbox.setting set sample_reach = '1 hour', status_window = '1 minute'")
-        .await
-        .unwrap();
-    measure(&client).await;
-    assert_eq!(number(&client, "select dispatched from outbox.samples").await, 100_500, "the sample has all");
-    client.batch_execute("update outbox.sample set seconds = 3600").await.unwrap();
-    assert_eq!(number(&client, recent).await, 100_000);
-}
-
 /// What a sample has counted is not read again, though no vacuum has come by; and a sample waits for no vacuum.
 #[tokio::test]
 async fn a_sample_summarizes_what_it_has_counted() {
@@ -117,7 +99,7 @@ async fn a_sample_summarizes_what_it_has_counted() {
     let client = database.connect().await;
     client.batch_execute(OFTEN).await.unwrap();
     measure(&client).await;
-    attempts(&client, 30_000, "0 seconds").await;
+    attempts(&client, 30_000).await;
     let written = number(
         &client,
         "select max(pg_relation_size(c.oid)) / 8192 from pg_class c \
@@ -137,7 +119,7 @@ async fn a_sample_summarizes_what_it_has_counted() {
                 for part in select relid from pg_partition_tree('outbox.attempt') where isleaf loop \
                 execute format('lock table %s in share update exclusive mode', part); end loop; end $$";
     vacuum.batch_execute(lock).await.unwrap();
-    attempts(&client, 30_000, "0 seconds").await;
+    attempts(&client, 30_000).await;
     client.query("select pg_sleep(0.005)", &[]).await.unwrap();
     measure(&client).await;
     assert_eq!(number(&client, "select sum(dispatched) from outbox.samples").await, 60_000);
@@ -205,11 +187,11 @@ async fn a_lane_shows_the_error_of_its_head() {
     assert_eq!(texts(&client, lane).await, ["parked t E2 no"]);
 }
 
-/// Attempts that ended this long ago, of messages that are not there.
-async fn attempts(client: &Client, count: i32, ago: &str) {
+/// Attempts that end now, of messages that are not there.
+async fn attempts(client: &Client, count: i32) {
     let sql = format!(
         "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
-         select (left(outbox.message_id_floor(now())::text, 19) || right(gen_random_uuid()::text, 17))::uuid, now(), now() - interval '{ago}', 1, 'DISPATCHED', 'default', 'w' \
+         select (left(outbox.message_id_floor(now())::text, 19) || right(gen_random_uuid()::text, 17))::uuid, now(), now(), 1, 'DISPATCHED', 'default', 'w' \
          from generate_series(1, {count})"
     );
     client.batch_execute(&sql).await.unwrap();

@@ -2,9 +2,9 @@
 -- Caller: claim, in whose transaction the locks stand. Internal.
 -- Locks: each picked row, FOR UPDATE SKIP LOCKED, so claimers neither overlap nor wait.
 -- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, upwards and landing on
---   the latest due time of each: what was delivered since the last vacuum leaves its traces at the earliest. Then it reads
---   what is due of each, the highest first, from `due_from` on; what is not due yet costs two probes a priority, however
---   much it is.
+--   the latest due time of each: what was delivered since the last vacuum leaves its traces at the earliest. (Of a priority
+--   that was delivered to its end they are all stepped over.) Then it reads what is due of each, the highest first, from
+--   `due_from` on; what is not due yet costs two probes a priority, however much it is.
 -- Returns where the row stands (its ctid, good while the lock is held) and its id if it needs more than a lease: its
 -- last lease ended without an outcome, or it is out of attempts. Zero rows: nothing without a lane is due.
 create or replace function :"schema".claim_due(

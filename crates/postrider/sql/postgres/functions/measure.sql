@@ -7,8 +7,8 @@
 --   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
 --   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
 --   pause, begins setting.sample_reach before its end at most.
--- Reads: the hot table once (see sinks.sql), and the attempts of the interval (attempts_between). Locks: none that others
--- wait for. READ COMMITTED only.
+-- Reads: the hot table once (see sinks.sql), and the attempts of the interval (attempts_between). Locks: those of
+-- summarize_attempts, until it commits. READ COMMITTED only.
 create or replace function :"schema".measure(batch_size integer default 1000)
     returns boolean
     language plpgsql security definer
@@ -57,7 +57,7 @@ begin
         where o.at < v_at - v_setting.sample_retention
         order by o.at
         limit measure.batch_size));
-    perform summarize_attempts(v_at);
+    perform summarize_attempts();
     return true;
 end
 $$;
@@ -66,11 +66,11 @@ comment on function :"schema".measure(integer) is
 
 -- Brings the index on the attempts' time up to date. What was written after the last summary is read by every look at
 -- recent attempts, whatever its time; a vacuum summarizes, too, but at full speed a million attempts may lie between two.
--- Caller: measure. Internal.
---   Partitions that held new messages in the day before `at_time`, and the default partition: others grow by retries alone.
--- Locks: SHARE UPDATE EXCLUSIVE on each, which blocks neither producers nor relays. Where somebody else has it, a vacuum
--- most likely, this is left to them; nothing waits.
-create or replace function :"schema".summarize_attempts(at_time timestamptz)
+-- Caller: measure. Internal. Every partition, for an old backlog is tried now; one that is up to date costs a walk over its
+-- summaries, under a millisecond for ten million attempts.
+-- Locks: SHARE UPDATE EXCLUSIVE on each partition, which blocks neither producers nor relays, but VACUUM and ANALYZE by
+-- hand. Where somebody else has it, autovacuum most likely, that partition waits for the next sample; this does not.
+create or replace function :"schema".summarize_attempts()
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -83,13 +83,7 @@ begin
         from pg_inherits h
         join pg_index i on i.indexrelid = h.inhrelid
         join pg_class c on c.oid = i.indrelid
-        where h.inhparent = 'attempt_completed'::regclass
-          and pg_relation_size(c.oid) > 0
-          and (c.relname = 'attempt_rest' or exists (
-              select from partition_bounds() b
-              where c.relname = 'attempt' || b.suffix
-                and b.id_from <= message_id_floor(summarize_attempts.at_time)
-                and b.id_to > message_id_floor(summarize_attempts.at_time - interval '1 day')))
+        where h.inhparent = 'attempt_completed'::regclass and pg_relation_size(c.oid) > 0
     loop
         begin
             execute format('lock table %I.%I in share update exclusive mode nowait', schema_name(), v_index.of_table);
@@ -100,7 +94,7 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".summarize_attempts(timestamptz) is
+comment on function :"schema".summarize_attempts() is
     'Internal to measure: brings the index on the time of attempts up to date.';
 
 -- Attempts that ended from `since` on and before `until`, by sink and outcome, with half and 99 of 100 of the times from
@@ -111,7 +105,7 @@ create or replace function :"schema".attempts_between(since timestamptz, until t
         sink text, dispatched bigint, retryable bigint, failed bigint, zombie_requeue bigint,
         last_success_at timestamptz, last_error_at timestamptz, latencies_ms double precision[]
     )
-    language plpgsql stable security definer
+    language plpgsql stable
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
     set enable_seqscan = off
@@ -146,7 +140,7 @@ comment on function :"schema".attempts_between(timestamptz, timestamptz) is
 -- after the last sample. So it reaches back as far as the window, and the one interval that began before it; if that one is
 -- longer than the window, as after a pause, its attempts are read instead. If nobody measures, those of the window are.
 -- Of the attempts after the last sample no more than 10,000 are read: at full speed there are hundreds of thousands, and the
--- next sample has them all. Where no sample tells of the window, no more than 100,000.
+-- next sample has them all.
 -- Caller: the view `status`. Internal. Index: attempt_completed.
 create or replace function :"schema".recent_attempts()
     returns table (
@@ -167,7 +161,7 @@ declare
     v_sampled  constant timestamptz := (select max(s.at) from sample s);
     -- In a variable of its own: what is computed in the statement is not looked up in the index.
     v_from     constant timestamptz := greatest(v_window, v_sampled);
-    v_at_most  constant integer := case when v_sampled >= v_window then 10000 else 100000 end;
+    v_at_most  constant integer := case when v_sampled >= v_window then 10000 end;
     -- The end of a sample that tells of more than the window.
     v_long     constant timestamptz := (select max(s.at) from sample s
                                         where s.at > v_window and s.seconds > extract(epoch from v_span));
@@ -190,8 +184,8 @@ begin
         from (
             (select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from limit v_at_most)
             union all
-            (select a.sink, a.state, a.completed_at from attempt a
-             where a.completed_at >= v_window and a.completed_at < v_long limit 100000)
+            select a.sink, a.state, a.completed_at from attempt a
+            where a.completed_at >= v_window and a.completed_at < v_long
         ) a
         group by a.sink
     ) p

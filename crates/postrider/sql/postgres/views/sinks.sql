@@ -1,5 +1,5 @@
 -- One row for each sink that has work, a dead letter, a route or a setting: how its queue stands now.
--- Reads the hot table once and counts dead letters from their index; history is not read.
+-- Reads the hot table once, and the head of each lane, and counts dead letters from their index; history is not read.
 --
 -- `due`: waiting, its time has come, and its lane, if it has one, is not held up. A lane is held up by a head that is
 -- dead, or that is due later (to be retried, or scheduled): what stands behind it is pending and not due. What stands
