@@ -52,6 +52,11 @@ macro_rules! store_contract {
             two_hands_never_overlap
             a_lower_limit_buries
             wrong_arguments_are_refused
+            a_claim_is_bounded_in_bytes
+            large_lanes_and_others_take_turns
+            an_abandoned_claim_leaves_nothing
+            content_is_read_by_itself
+            what_is_due_can_be_asked
         }
         $crate::store_contract_cases! { $fixture, outcome,
             dispatched_ends_the_delivery

@@ -142,6 +142,13 @@ pub enum Error {
     #[error("the store has stopped: its thread ended with a panic, which stands in the log")]
     StoreStopped,
 
+    /// A message that the store holds and cannot hand out.
+    #[error("a message cannot be read: {reason}")]
+    Unreadable {
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// The role may not do this.
     #[error("permission denied: {message} (see `postrider migrate roles`)")]
     Denied {
@@ -173,6 +180,20 @@ impl Error {
             Self::Connect { .. } | Self::CannotListen { .. } => false,
             #[cfg(feature = "tokio-postgres")]
             Self::Postgres(driver) => driver.as_db_error().is_some(),
+            _ => true,
+        }
+    }
+
+    /// Whether it is certain that nothing was changed: the server said so, or it was never asked. After any other error a
+    /// statement may have been carried out, and its answer lost.
+    #[must_use]
+    pub fn nothing_happened(&self) -> bool {
+        match self {
+            // It was carried out, and what came back cannot be read; or nobody knows.
+            Self::Unreadable { .. } | Self::StoreStopped => false,
+            // A session that was ended may have been ended after its commit.
+            #[cfg(feature = "tokio-postgres")]
+            Self::Postgres(driver) => driver.code().is_some_and(|code| !code.code().starts_with("57P")),
             _ => true,
         }
     }

@@ -54,7 +54,7 @@ pub use crate::inspect::{
     MessageDetail, MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
 };
 pub use crate::lifecycle::{
-    AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome,
+    AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,
 };
 pub use crate::message::{Message, limit};
 pub use crate::operate::{Done, MAX_ORDER, Order, ReplayOrder};

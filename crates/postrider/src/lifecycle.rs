@@ -13,6 +13,14 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct LeaseToken(pub Uuid);
 
+impl LeaseToken {
+    /// A new one, which nobody can guess.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
 /// How an attempt ended. The worker sets the first three, the database the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -63,6 +71,13 @@ pub struct Claim {
     /// Look at every lane, however many are blocked: an empty answer then means that nothing is due. Otherwise a claim
     /// may stop after some thousand blocked lanes and the next one goes on from there.
     pub thorough: bool,
+    /// At most this many bytes of content and headers, as they are sent; but the first message however large it is.
+    pub max_bytes: Option<u64>,
+    /// The token of the lease, so that a claim whose answer is lost can be abandoned; the store makes one if `None`.
+    pub lease_token: Option<LeaseToken>,
+    /// Whether headers and content come with the messages. Without, [`crate::Store::content`] brings those of one
+    /// message, so that one that cannot be read is found.
+    pub with_content: bool,
 }
 
 impl Claim {
@@ -79,6 +94,9 @@ impl Claim {
             lane_run: 100,
             due_from: None,
             thorough: false,
+            max_bytes: None,
+            lease_token: None,
+            with_content: true,
         }
     }
 }
@@ -90,6 +108,15 @@ pub enum Content {
     Json(Box<RawValue>),
     /// Opaque bytes.
     Bytes(Vec<u8>),
+}
+
+/// The part of a message that may be large.
+#[derive(Debug, Clone)]
+pub struct Parcel {
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+    /// Its payload or body.
+    pub content: Content,
 }
 
 /// A claimed message: what the producer said, and the lease it is held under.
@@ -139,6 +166,13 @@ pub struct Claimed {
 }
 
 impl Claimed {
+    /// Headers and content as they are sent, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        headers + self.content.as_bytes().len()
+    }
+
     /// Decodes the content as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.content.as_bytes())

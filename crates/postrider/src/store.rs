@@ -16,14 +16,15 @@ use crate::enqueue::Enqueued;
 use crate::error::Error;
 use crate::inbox::Event;
 use crate::inspect::{Inspect, RelayReport};
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome};
+use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome, Parcel};
 use crate::message::Message;
 use crate::operate::{Done, Order};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
 /// Cancellation: dropping a future may leave its statement running in the store; a question of [`Inspect`] then ends after
-/// half a minute. That is safe: a claim nobody received ends with its lease, and a completion is recorded or not, as a whole.
+/// half a minute. That is safe: a completion is recorded or not, as a whole, and a claim that nobody received can be abandoned;
+/// if it is not, it ends with its lease.
 #[async_trait]
 pub trait Store: Inspect + Send + Sync {
     /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An
@@ -40,6 +41,17 @@ pub trait Store: Inspect + Send + Sync {
 
     /// leased → leased for longer. Returns the messages whose lease was extended.
     async fn renew(&self, token: LeaseToken, message_ids: &[Uuid], lease: Duration) -> Result<Vec<Uuid>, Error>;
+
+    /// What a claim leased under this token → pending, as if it had not been claimed; and nothing is leased under it any
+    /// more, however late the claim arrives. For a worker whose claim was not answered. Returns how many were found.
+    async fn abandon(&self, token: LeaseToken) -> Result<u64, Error>;
+
+    /// Whether something of the sink is due and held by nobody. A claim passes by what others have locked, so its empty
+    /// answer does not tell; this does.
+    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error>;
+
+    /// Headers and content of a message that was claimed without them. `None`: it is not held under this token any more.
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error>;
 
     /// leased → pending, as if it had not been claimed. Returns the messages that were handed back.
     async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error>;

@@ -30,8 +30,8 @@ async fn story(database: &Database) -> String {
          ) a (sink, attempt_no, state, worker, claimed, completed, latency, code, reference, error_code, error_message); \
          delete from outbox.delivery where message_id = '{id}' and sink = 'kafka'; \
          update outbox.delivery set due_at = 'infinity', attempt_no = 3, attempt_count = 3 where message_id = '{id}'; \
-         insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, lane, sequence_id, attempt_no, \
-         attempt_count, parked) select '{id}', 'webhook', now(), 'FAILED', 0, 'customer-7', 1, 3, 3, true"
+         insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, lane, sequence_id, attempt_no, \
+         attempt_count, parked) select '{id}', 'webhook', now(), 'FAILED', 0, 1, 'customer-7', 1, 3, 3, true"
     );
     sql(database, &attempts).await;
     for payload in ["1", "2", "3"] {

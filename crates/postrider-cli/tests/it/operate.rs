@@ -134,7 +134,7 @@ async fn many_are_redriven_in_batches() {
     postgres
         .sql(
             "with gone as (delete from outbox.delivery returning *) insert into outbox.dead_letter (message_id, sink, died_at, \
-             reason, priority, attempt_no, attempt_count, parked) select message_id, sink, now(), 'FAILED', priority, 1, 1, \
+             reason, priority, size_bytes, attempt_no, attempt_count, parked) select message_id, sink, now(), 'FAILED', priority, 1, 1, 1, \
              false from gone",
         )
         .await;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::{Claim, Error, OnDead, SinkChange};
+use postrider::{Claim, Error, LeaseToken, Message, OnDead, SinkChange};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -233,4 +233,118 @@ pub async fn wrong_arguments_are_refused<F: Fixture>() {
     assert!(matches!(hand.unclaim_stuck(Duration::MAX).await, Err(Error::Refused { .. })));
     assert!(matches!(hand.prune(Some(Duration::MAX)).await, Err(Error::Refused { .. })));
     assert_eq!(hand.counts().await, (0, 1, 0));
+}
+
+/// A message of about so many bytes.
+fn large(topic: &str, bytes: usize) -> Message {
+    Message::bytes(topic, vec![7; bytes], "application/octet-stream")
+}
+
+/// A claim brings no more bytes than it asks for, headers included; the first comes however large it is.
+pub async fn a_claim_is_bounded_in_bytes<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let mut messages = vec![large("t", 1_000); 5];
+    messages.push(large("headed", 10).header("h", "v".repeat(1_000)));
+    messages.push(large("huge", 50_000));
+    messages.push(large("t", 1_000));
+    hand.put_all(&messages).await;
+    let wants = |bytes| Claim { max_bytes: Some(bytes), ..hand.wants(100) };
+    assert_eq!(hand.take_as(&wants(2_500)).await.len(), 2);
+    let held = hand.take_as(&wants(4_500)).await;
+    assert_eq!(topics(&held), ["t", "t", "t", "headed"]);
+    assert!(held.iter().map(postrider::Claimed::size).sum::<usize>() <= 4_500);
+    assert_eq!(topics(&hand.take_as(&wants(2_500)).await), ["huge"], "it is larger than any share, so it goes alone");
+    assert_eq!(hand.take_as(&wants(1)).await.len(), 1);
+    assert_eq!(hand.take_as(&wants(1)).await.len(), 0);
+    assert!(hand.claim(&wants(0)).await.is_err());
+}
+
+/// Bytes are shared like places: lanes and others come in turn, every lane comes to its turn, and a run that is cut goes on
+/// with its next number.
+pub async fn large_lanes_and_others_take_turns<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for n in 0..6 {
+        for lane in ["a", "b", "c"] {
+            hand.put(large(&format!("{lane}{n}"), 1_000).lane(lane)).await;
+        }
+        hand.put(large(&format!("-{n}"), 1_000)).await;
+    }
+    let wants = Claim { max_bytes: Some(1_500), ..hand.wants(100) };
+    let mut came = Vec::new();
+    loop {
+        let held = hand.take_as(&wants).await;
+        if held.is_empty() {
+            break;
+        }
+        assert_eq!(held.len(), 1);
+        came.extend(topics(&held).into_iter().map(str::to_owned));
+        hand.deliver(&held).await;
+    }
+    assert_eq!(came.len(), 24, "{came:?}");
+    for kind in ["a", "b", "c", "-"] {
+        let of_kind: Vec<usize> =
+            came.iter().enumerate().filter(|(_, one)| one.starts_with(kind)).map(|(at, _)| at).collect();
+        let in_order: Vec<&str> = came.iter().filter(|one| one.starts_with(kind)).map(|one| &one[1..]).collect();
+        assert_eq!(in_order, ["0", "1", "2", "3", "4", "5"], "{came:?}");
+        assert!(of_kind[0] < 8, "{kind} comes to its turn: {came:?}");
+    }
+}
+
+/// A claim that was given up: its messages are as if they had not been claimed, and the token is of no use any more.
+pub async fn an_abandoned_claim_leaves_nothing<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_plain(2).await;
+    hand.put_lane("a", 2).await;
+    let token = LeaseToken::random();
+    let claim = Claim { lease_token: Some(token), max_attempts: 1, ..hand.wants(10) };
+    let held = hand.take_as(&claim).await;
+    assert_eq!((held.len(), held[0].lease_token), (4, token));
+    assert_eq!(hand.abandon(token).await.expect("abandon"), 4);
+    assert_eq!(hand.abandon(token).await.expect("abandon"), 0);
+    assert_eq!(hand.counts().await, (4, 0, 0));
+    assert_eq!(hand.finish_all(&held, &postrider::Outcome::Dispatched).await, [], "its holder has lost it");
+    let again = hand.take_as(&Claim { lease_token: None, ..claim }).await;
+    assert_eq!(again.iter().map(|one| (one.attempt_no, one.attempt_count)).collect::<Vec<_>>(), [(1, 1); 4]);
+    assert_eq!(hand.abandon(LeaseToken::random()).await.expect("abandon"), 0, "nobody else's");
+    assert_eq!(hand.counts().await, (0, 4, 0));
+}
+
+/// Claimed without its content, a message can be read by who holds it.
+pub async fn content_is_read_by_itself<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put(Message::json("t", &[1, 2]).expect("json").header("h", "v")).await;
+    hand.put(large("b", 3)).await;
+    let blind = hand.take_as(&Claim { with_content: false, ..hand.wants(10) }).await;
+    for held in &blind {
+        assert!(held.headers.is_empty() && held.content.as_bytes().is_empty());
+    }
+    let read = |at: usize| hand.content(blind[at].lease_token, blind[at].message_id);
+    let first = read(0).await.expect("content").expect("it is held");
+    assert_eq!(first.headers.get("h").map(String::as_str), Some("v"));
+    assert_eq!(serde_json::from_slice::<Vec<i32>>(first.content.as_bytes()).expect("json"), [1, 2]);
+    assert_eq!(read(1).await.expect("content").expect("it is held").content.as_bytes(), [7, 7, 7]);
+    let other = hand.content(LeaseToken::random(), blind[0].message_id).await.expect("content");
+    assert!(other.is_none(), "who does not hold it reads nothing");
+}
+
+/// Whether something is due can be asked without taking it.
+pub async fn what_is_due_can_be_asked<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let has_due = async |tenant_id| hand.has_due("default", tenant_id).await.expect("has_due");
+    assert!(!has_due(None).await);
+    hand.put(message("later").delay(HOUR)).await;
+    hand.put(message("later").delay(HOUR).lane("a")).await;
+    assert!(!has_due(None).await);
+    hand.put_lane("a", 1).await;
+    assert!(!has_due(None).await, "its lane waits");
+    let tenant = Uuid::from_u128(1);
+    hand.put(message("t").tenant(tenant)).await;
+    assert!(has_due(None).await && has_due(Some(tenant)).await && !has_due(Some(Uuid::from_u128(2))).await);
+    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    assert!(!has_due(None).await);
+    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.take(10).await;
+    assert!(!has_due(None).await, "somebody holds it");
+    hand.put_lane("b", 2).await;
+    assert!(has_due(None).await);
 }

@@ -27,12 +27,15 @@ grant execute on function
     to :"receiver";
 
 grant execute on function
-    :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer),
+    :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer, bigint, uuid, boolean),
     :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer),
     :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[]),
     :"schema".mark_delivered(uuid, uuid[]),
     :"schema".renew(uuid, uuid[], numeric),
     :"schema".release(uuid, uuid[]),
+    :"schema".abandon(uuid),
+    :"schema".content(uuid, uuid),
+    :"schema".has_due(text, uuid),
     :"schema".repair_expired_leases(integer),
     :"schema".make_partitions(integer),
     :"schema".prune(numeric, integer),

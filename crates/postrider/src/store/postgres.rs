@@ -22,10 +22,10 @@ use uuid::Uuid;
 
 use self::connect::Dial;
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
-use crate::error::Error;
+use crate::error::{Error, words_and_causes};
 use crate::inbox::{Event, Inbox};
 use crate::inspect::RelayReport;
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome};
+use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome, Parcel};
 use crate::message::Message;
 use crate::migrate;
 use crate::operate::{Done, Order};
@@ -183,7 +183,7 @@ impl Store for PostgresStore {
                  claimed_at, lease_expires_at \
                  from outbox.claim(worker_id => $1, batch_size => $2, lease_seconds => $3::text::numeric, sink => $4, \
                  max_attempts => $5, tenant_id => $6, lane_run => $7, due_from => coalesce($8, '-infinity'), \
-                 hop_limit => $9)",
+                 hop_limit => $9, max_bytes => $10, lease_token => $11, with_content => $12)",
                 &[
                     (&claim.worker_id, Type::TEXT),
                     (&int(claim.batch_size), Type::INT4),
@@ -194,6 +194,9 @@ impl Store for PostgresStore {
                     (&int(claim.lane_run), Type::INT4),
                     (&claim.due_from, Type::TIMESTAMPTZ),
                     (&if claim.thorough { THOROUGH_HOPS } else { USUAL_HOPS }, Type::INT4),
+                    (&claim.max_bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)), Type::INT8),
+                    (&claim.lease_token.map(|token| token.0), Type::UUID),
+                    (&claim.with_content, Type::BOOL),
                 ],
             )
             .await?;
@@ -265,6 +268,22 @@ impl Store for PostgresStore {
             &[(&token.0, Type::UUID), (&message_ids, Type::UUID_ARRAY), (&seconds(lease), Type::TEXT)],
         )
         .await
+    }
+
+    async fn abandon(&self, token: LeaseToken) -> Result<u64, Error> {
+        self.count("select outbox.abandon(lease_token => $1)", &[(&token.0, Type::UUID)]).await
+    }
+
+    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+        let sql = "select outbox.has_due(sink => $1, tenant_id => $2)";
+        let rows = self.query(sql, &[(&sink, Type::TEXT), (&tenant_id, Type::UUID)]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
+    }
+
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+        let sql = "select headers, payload, body from outbox.content(lease_token => $1, message_id => $2)";
+        let rows = self.query(sql, &[(&token.0, Type::UUID), (&message_id, Type::UUID)]).await?;
+        rows.first().map(parcel).transpose()
     }
 
     async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
@@ -437,10 +456,25 @@ impl Store for PostgresStore {
     }
 }
 
+fn parcel(row: &Row) -> Result<Parcel, Error> {
+    // What was sent and is not what it should be is the message's fault, not the connection's.
+    let unreadable = |error: tokio_postgres::Error| Error::Unreadable { reason: words_and_causes(&error) };
+    let payload: Option<Json<Box<RawValue>>> = row.try_get("payload").map_err(unreadable)?;
+    let body: Option<Vec<u8>> = row.try_get("body").map_err(unreadable)?;
+    let headers: Option<Json<std::collections::BTreeMap<String, String>>> =
+        row.try_get("headers").map_err(unreadable)?;
+    Ok(Parcel {
+        headers: headers.map(|Json(headers)| headers).unwrap_or_default(),
+        // The table's CHECK makes it exactly one of the two; neither, if it was not asked for.
+        content: match payload {
+            Some(Json(payload)) => Content::Json(payload),
+            None => Content::Bytes(body.unwrap_or_default()),
+        },
+    })
+}
+
 fn claimed(row: &Row) -> Result<Claimed, Error> {
-    let payload: Option<Json<Box<RawValue>>> = row.try_get("payload")?;
-    let body: Option<Vec<u8>> = row.try_get("body")?;
-    let headers: Option<Json<std::collections::BTreeMap<String, String>>> = row.try_get("headers")?;
+    let Parcel { headers, content } = parcel(row)?;
     Ok(Claimed {
         message_id: row.try_get("message_id")?,
         sink: row.try_get("sink")?,
@@ -451,12 +485,8 @@ fn claimed(row: &Row) -> Result<Claimed, Error> {
         sequence_id: row.try_get("sequence_id")?,
         dedupe_key: row.try_get("dedupe_key")?,
         priority: row.try_get("priority")?,
-        headers: headers.map(|Json(headers)| headers).unwrap_or_default(),
-        // The table's CHECK makes it exactly one of the two.
-        content: match payload {
-            Some(Json(payload)) => Content::Json(payload),
-            None => Content::Bytes(body.unwrap_or_default()),
-        },
+        headers,
+        content,
         content_type: row.try_get("content_type")?,
         occurred_at: time(row, "occurred_at")?,
         due_at: time(row, "due_at")?,

@@ -32,7 +32,7 @@ use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::inbox::{self, Event};
 use crate::inspect::RelayReport;
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken};
+use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
 use crate::message::Message;
 use crate::operate::{Done, Order};
 use crate::store::{Listener, Pruned, Replay, Route, SinkChange, Store};
@@ -118,6 +118,20 @@ impl Store for SqliteStore {
         input::lease(lease)?;
         let ids = message_ids.to_vec();
         self.write(move |session| complete::renew(session, token, &ids, lease)).await
+    }
+
+    async fn abandon(&self, token: LeaseToken) -> Result<u64, Error> {
+        self.write(move |session| complete::abandon(session, token)).await
+    }
+
+    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+        input::sink(sink)?;
+        let sink = sink.to_owned();
+        self.reader.run(move |session| claim::has_due(session, &sink, tenant_id)).await
+    }
+
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+        self.reader.run(move |session| complete::content(session, token, message_id)).await
     }
 
     async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {

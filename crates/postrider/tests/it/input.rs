@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store, limit};
+use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store};
 use postrider_testkit::psql;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -306,8 +306,9 @@ async fn the_library_refuses_with_typed_errors() {
     let error = outbox.enqueue_many(&tx, &vec![good.clone(); MAX_BATCH_MESSAGES + 1]).await.unwrap_err();
     assert!(matches!(&error, Error::BatchTooLarge { count: 10_001, max: MAX_BATCH_MESSAGES }), "{error:?}");
     assert_eq!(outbox.enqueue_many(&tx, &[]).await.unwrap(), []);
-    // What only the database can know is its typed refusal, with its hint: this JSON is far larger as jsonb.
-    let wide = Message::json("t", &vec![1_u8; limit::CONTENT_BYTES / 3]).unwrap();
+    // What only the database can know is its typed refusal, with its hint: these few numbers have millions of digits.
+    let numbers = serde_json::value::RawValue::from_string(format!("[{}1]", "1e131071,".repeat(200))).unwrap();
+    let wide = Message::json("t", &numbers).unwrap();
     let error = outbox.enqueue(&tx, &wide).await.unwrap_err();
     assert!(matches!(&error, Error::Refused { message, hint: Some(_) } if message.contains("16 MiB")), "{error:?}");
     tx.rollback().await.unwrap();

@@ -134,8 +134,8 @@ async fn to_count_and_to_group_reads_no_message() {
 async fn a_page_is_read_in_the_order_of_its_index() {
     let (database, client) = fresh().await;
     enqueue_plain(&client, 1).await;
-    let many = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, attempt_no, attempt_count, \
-                parked) select gen_random_uuid(), 's' || n % 3, now() - n * interval '1 second', 'FAILED', 0, 1, 1, false \
+    let many = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, attempt_no, \
+                attempt_count, parked) select gen_random_uuid(), 's' || n % 3, now() - n * interval '1 second', 'FAILED', 0, 1, 1, 1, false \
                 from generate_series(1, 20000) n; analyze outbox.dead_letter";
     client.batch_execute(many).await.unwrap();
     let store = store_of(&database).await;

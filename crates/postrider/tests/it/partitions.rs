@@ -36,9 +36,9 @@ async fn old_partition(client: &Client, days_ago: i32) {
 /// Writes a message of that day with one recorded attempt; what is still to be done with it is the test's business.
 async fn old_message(client: &Client, days_ago: i32) -> Uuid {
     let sql = format!(
-        "with m as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) \
+        "with m as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload) \
          select (substr(outbox.message_id_floor(date_trunc('day', now()) - interval '{days_ago} days' + interval '1 hour')::text, 1, 14) \
-         || substr(gen_random_uuid()::text, 15))::uuid, now() - interval '{days_ago} days', 0, 'default', 'old', '1' \
+         || substr(gen_random_uuid()::text, 15))::uuid, now() - interval '{days_ago} days', 0, 1, 'default', 'old', '1' \
          returning id) \
          insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
          select id, now(), now(), 1, 'DISPATCHED', 'default', 'w' from m returning message_id"
@@ -47,7 +47,8 @@ async fn old_message(client: &Client, days_ago: i32) -> Uuid {
 }
 
 async fn pending(client: &Client, id: Uuid) {
-    let sql = "insert into outbox.delivery (message_id, due_at, priority, sink, attempt_no) values ($1, now(), 0, 'default', 1)";
+    let sql = "insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, attempt_no) \
+               values ($1, now(), 0, 1, 'default', 1)";
     client.execute(sql, &[&id]).await.unwrap();
 }
 
@@ -163,8 +164,8 @@ async fn only_partitions_without_anything_undelivered_are_dropped() {
     }
     // A dead head that parks its lane, in the fourth.
     let parked = old_message(&client, 43).await;
-    let park = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, lane, sequence_id, \
-                attempt_no, attempt_count, parked) values ($1, 'default', now(), 'FAILED', 0, 'a', 1, 1, 1, true)";
+    let park = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, lane, sequence_id, \
+                attempt_no, attempt_count, parked) values ($1, 'default', now(), 'FAILED', 0, 1, 'a', 1, 1, 1, true)";
     client.execute(park, &[&parked]).await.unwrap();
 
     assert_eq!(prune(&client, "").await, (2, 0, 0));

@@ -107,10 +107,10 @@ async fn load(client: &Client, rows: i32, tenant: &str, lane: &str, sequence: &s
     let sql = format!(
         "with m as materialized (select i, encode(int8send((((date_part('epoch', now()) * 1000)::int8 - 1000 - i / 1000) << 16) | (7 << 12) | i % 1000) \
                 || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id from generate_series(1, {rows}) i), \
-         w as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload, tenant_id, lane, sequence_id) \
-               select id, now(), {priority}, 'default', 't', '1', {tenant}, {lane}, {sequence} from m) \
-         insert into outbox.delivery (message_id, due_at, priority, sink, tenant_id, lane, sequence_id) \
-         select id, {due}, {priority}, 'default', {tenant}, {lane}, {sequence} from m"
+         w as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload, tenant_id, lane, sequence_id) \
+               select id, now(), {priority}, 1, 'default', 't', '1', {tenant}, {lane}, {sequence} from m) \
+         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, tenant_id, lane, sequence_id) \
+         select id, {due}, {priority}, 1, 'default', {tenant}, {lane}, {sequence} from m"
     );
     client.batch_execute(&sql).await.unwrap();
 }

@@ -477,9 +477,13 @@ async fn redrive_and_replay_against_an_uncommitted_claim() {
     begin(&client).await;
     let in_flight = claim(&client, "w", 3).await;
     assert_eq!(in_flight.iter().filter_map(|held| held.sequence).collect::<Vec<_>>(), [3, 4, 5]);
-    assert_eq!(number(&operator, "select outbox.redrive(all_dead => true)").await, 1);
-    assert_eq!(number(&operator, &format!("select outbox.replay(array['{}'::uuid])", held[1].id)).await, 1);
+    let redrive = in_background(database.connect().await, "select outbox.redrive(all_dead => true)".to_owned());
+    until_blocked(&operator, 1).await;
+    let replay = format!("select outbox.replay(array['{}'::uuid])", held[1].id);
+    let replay = in_background(database.connect().await, replay);
+    until_blocked(&operator, 2).await;
     end(&client, "commit").await;
+    assert_eq!((redrive.await.unwrap(), replay.await.unwrap()), (Ok(1), Ok(1)));
     assert_eq!(claim(&operator, "w2", 10).await, [], "3, 4 and 5 are in another hand");
     mark_delivered(&client, &in_flight).await;
     let numbers: Vec<_> = claim(&operator, "w2", 10).await.iter().filter_map(|held| held.sequence).collect();

@@ -13,7 +13,7 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
 const RECEIVER: &str = "prune_inbox receive receive_many schema_version";
-const RELAY: &str = "add_route claim complete complete_many configure_sink make_partitions mark_delivered measure \
+const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune prune_inbox recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
 const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
@@ -237,8 +237,8 @@ async fn later_partitions_are_read_through_their_parents() {
     let control = login(&database, &admin, "outbox_control").await;
     let auditor = login(&database, &admin, "outbox_auditor").await;
     assert!(number(&control, "select outbox.make_partitions(40)").await > 20);
-    let later = "insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) select \
-                 outbox.message_id_floor(now() + interval '30 days'), now(), 0, 'n', 'later', '1' returning tableoid";
+    let later = "insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload) select \
+                 outbox.message_id_floor(now() + interval '30 days'), now(), 0, 1, 'n', 'later', '1' returning tableoid";
     let partition = "select relname::text from pg_class where oid = (select tableoid from outbox.message)";
     admin.query_one(later, &[]).await.unwrap();
     assert_ne!(texts(&admin, partition).await, ["message_rest"]);

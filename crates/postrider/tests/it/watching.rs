@@ -215,8 +215,8 @@ async fn deliver(client: &Client, count: i32, seconds: i32) {
     let sql = format!(
         "with m as materialized (select i, encode(int8send((((date_part('epoch', now()) * 1000)::int8 - {seconds} * 1000 - i) << 16) \
                 | (7 << 12)) || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id from generate_series(1, {count}) i), \
-         w as (insert into outbox.message (id, occurred_at, priority, namespace, topic, payload) \
-               select id, now(), 0, 'default', 't', '1' from m) \
+         w as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload) \
+               select id, now(), 0, 1, 'default', 't', '1' from m) \
          insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
          select id, now(), now() - interval '1 day' - i * interval '1 millisecond', 1, 'DISPATCHED', 'default', 'w' from m"
     );

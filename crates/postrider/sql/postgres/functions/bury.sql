@@ -1,36 +1,38 @@
 -- Makes deliveries of one sink that are out of attempts dead letters, with the error of their last attempt.
 -- Caller: settle, which holds the rows' locks. Internal; complete_many does the same for rows it still leases.
 -- Transition: pending, or leased with a lease that is over -> dead. A lane head in a sink whose on_dead is `park` keeps its row with due_at = infinity,
--- which holds the lane; anything else leaves the hot table.
+-- which holds the lane; anything else leaves the hot table. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".bury(sink text, message_ids uuid[], at_time timestamptz)
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
     set enable_seqscan = off
+    set enable_bitmapscan = off
     set enable_hashjoin = off
     set enable_mergejoin = off
+    set jit = off
 as $$
 #variable_conflict use_column
 declare
     v_parks constant boolean := parks(bury.sink);
 begin
-    insert into dead_letter (message_id, sink, died_at, reason, priority, tenant_id, lane, sequence_id, attempt_no,
-                             attempt_count, parked, error_code, error_message)
-    select d.message_id, d.sink, bury.at_time, 'ATTEMPTS_EXHAUSTED', d.priority, d.tenant_id, d.lane, d.sequence_id,
+    insert into dead_letter (message_id, sink, died_at, reason, priority, size_bytes, tenant_id, lane, sequence_id,
+                             attempt_no, attempt_count, parked, error_code, error_message)
+    select d.message_id, d.sink, bury.at_time, 'ATTEMPTS_EXHAUSTED', d.priority, d.size_bytes, d.tenant_id, d.lane, d.sequence_id,
            d.attempt_no, d.attempt_count, d.lane is not null and v_parks, a.error_code, a.error_message
     from unnest(bury.message_ids) i (id)
-    join delivery d on d.message_id = i.id and d.sink = bury.sink
+    join delivery d on d.message_id = i.id and d.sink is not distinct from bury.sink
     left join attempt a on a.message_id = d.message_id and a.sink = d.sink and a.attempt_no = d.attempt_no;
 
     delete from delivery d
     using unnest(bury.message_ids) i (id)
-    where d.message_id = i.id and d.sink = bury.sink and not (d.lane is not null and v_parks);
+    where d.message_id = i.id and d.sink is not distinct from bury.sink and not (d.lane is not null and v_parks);
 
     update delivery d
     set due_at = 'infinity', claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
     from unnest(bury.message_ids) i (id)
-    where d.message_id = i.id and d.sink = bury.sink and d.lane is not null and v_parks;
+    where d.message_id = i.id and d.sink is not distinct from bury.sink and d.lane is not null and v_parks;
 end
 $$;
 comment on function :"schema".bury(text, uuid[], timestamptz) is 'Internal: deliveries out of attempts become dead letters.';

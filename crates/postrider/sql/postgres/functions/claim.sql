@@ -2,8 +2,10 @@
 -- Caller: a relay, or any worker in any language. One statement, one round trip, never waits.
 -- Transition: pending -> leased (attempt_no and attempt_count go up: a crash counts);
 --   lease ended -> ZOMBIE_REQUEUE recorded -> leased to the caller; out of attempts -> dead letter, not handed out.
--- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes.
+-- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes; and, shared, the sink's right to
+--   put messages in front of lanes (see hold_lane_fronts): while somebody uses it, lanes wait for the next claim.
 -- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
+-- READ COMMITTED only (25001 otherwise): "is this lane free" is decided by what is committed now, not by a snapshot.
 -- Zero rows: nothing is due, the sink is paused, or so many lane heads were looked at (`hop_limit` before the round
 -- wraps, and as many after) and all were blocked: the next claim goes on from there.
 --
@@ -12,6 +14,15 @@
 -- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, the tenant, `/`, the lane), one
 -- for each sink and 64 for its tenants, so that they stay few: only a hint where to look first, forgotten with the
 -- session.
+--
+-- max_bytes: what is handed out is not longer than this, content and headers as they are sent; but the first is handed out
+--   however long it is.
+-- lease_token: made by the caller, who can then abandon a claim whose answer is lost. P7002 if it was abandoned.
+-- with_content: false hands out neither headers nor content. They can be read one message at a time, so that one that
+--   cannot be read is found.
+--
+-- Plans are kept for the session's life and must hold whatever the table was when they were made: rows are found by place
+-- with no other condition that an index could serve, each message by a lateral look that cannot be turned around.
 create or replace function :"schema".claim(
     worker_id      text,
     batch_size     integer,
@@ -21,7 +32,10 @@ create or replace function :"schema".claim(
     tenant_id      uuid        default null,
     lane_run       integer     default 100,
     due_from       timestamptz default '-infinity',
-    hop_limit      integer     default 2000
+    hop_limit      integer     default 2000,
+    max_bytes      bigint      default null,
+    lease_token    uuid        default null,
+    with_content   boolean     default true
 )
     returns setof :"schema".claimed
     language plpgsql security definer
@@ -32,12 +46,14 @@ create or replace function :"schema".claim(
     set enable_bitmapscan = off
     set enable_hashjoin = off
     set enable_mergejoin = off
+    set enable_sort = off
     set jit = off
 as $$
 #variable_conflict use_column
 declare
     v_now         constant timestamptz := clock_timestamp();
-    v_token       constant uuid := gen_random_uuid();
+    v_token       constant uuid := coalesce(claim.lease_token, gen_random_uuid());
+    v_max_bytes   constant bigint := coalesce(claim.max_bytes, 9223372036854775807);
     v_leased_at   timestamptz;
     v_half        integer;
     v_lanes_wait  boolean;
@@ -46,6 +62,7 @@ declare
     v_turn        integer;
     v_tenant      text;
     v_start_lane  text;
+    v_due         record;
     v_lanes       record;
     v_places      tid[];
     v_tails       bigint[];
@@ -67,6 +84,14 @@ begin
         raise exception 'hop_limit must be between 1 and 1000000' using errcode = '22023';
     elsif claim.due_from is null then
         raise exception 'due_from must not be null' using errcode = '22023';
+    elsif claim.max_bytes < 1 then
+        raise exception 'max_bytes must be at least 1' using errcode = '22023';
+    elsif claim.with_content is null then
+        raise exception 'with_content must not be null' using errcode = '22023';
+    end if;
+    perform refuse_stale_snapshot();
+    if claim.lease_token is not null then
+        perform refuse_abandoned_claim(claim.lease_token);
     end if;
     if exists (select from sink s where s.name = claim.sink and s.paused) then
         return;
@@ -74,7 +99,7 @@ begin
 
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
-    -- half again, and more.
+    -- half again, and more. Whose turn it is may take one that is too large for its share.
     v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(schema_name() || '/' || claim.sink, 0))
         || coalesce('_' || (hashtextextended(claim.tenant_id::text, 0) & 63), '');
     v_memory := coalesce(current_setting(v_cursor, true), '');
@@ -84,36 +109,41 @@ begin
                          then substr(v_memory, 2 + length(v_tenant)) else '' end;
     -- Once, unless all that was picked had to be buried.
     for round in 1 .. claim.hop_limit loop
-        v_half := claim.batch_size;
-        v_tails := null;
         -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
-        v_lanes_wait := exists (select from delivery d
-                                where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null)
-            or exists (select from delivery d where d.sink = claim.sink and d.lane is not null);
+        v_lanes_wait := coalesce(
+            (select true from delivery d where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null
+             order by d.lane, d.sequence_id limit 1),
+            (select true from delivery d where d.sink = claim.sink and d.lane is not null
+             order by d.lane, d.sequence_id limit 1),
+            false) and lane_fronts_are_free(claim.sink);
+        v_half := case when v_lanes_wait then (claim.batch_size + v_turn) / 2 else claim.batch_size end;
+        v_due := pick_due(claim.sink, claim.tenant_id, v_half, case when v_lanes_wait then v_max_bytes / 2 else v_max_bytes end,
+                          not v_lanes_wait or v_turn = 1, v_now, claim.max_attempts, claim.due_from);
+        v_places := '{}';
+        v_tails := '{}';
+        v_unsettled := '{}';
         if v_lanes_wait then
-            v_half := (claim.batch_size + v_turn) / 2;
-        end if;
-        select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
-        into v_places, v_unsettled
-        from claim_due(claim.sink, claim.tenant_id, v_half, v_now, claim.max_attempts, claim.due_from) d;
-        if v_lanes_wait then
-            v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - coalesce(cardinality(v_places), 0), v_now,
-                claim.max_attempts, claim.lane_run, v_start_lane, claim.hop_limit);
+            v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_due.places),
+                v_max_bytes - v_due.bytes, v_due.places = '{}', v_now, claim.max_attempts, claim.lane_run, v_start_lane,
+                claim.hop_limit);
             perform set_config(v_cursor, case v_turn when 1 then '-' else '+' end || v_tenant || v_lanes.last_lane, false);
-            if coalesce(cardinality(v_places), 0) = v_half and v_half + cardinality(v_lanes.places) < claim.batch_size then
-                select array_agg(d.place), array_agg(d.unsettled_id) filter (where d.unsettled_id is not null)
-                into v_places, v_unsettled
-                from claim_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places), v_now,
-                               claim.max_attempts, claim.due_from) d;
+            if (v_due.more or cardinality(v_due.places) = v_half)
+               and cardinality(v_due.places) + cardinality(v_lanes.places) < claim.batch_size
+            then
+                v_due := pick_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places),
+                                  v_max_bytes - v_lanes.bytes, v_lanes.places = '{}', v_now, claim.max_attempts,
+                                  claim.due_from);
             end if;
-            v_places := v_lanes.places || v_places;
-            v_unsettled := v_lanes.unsettled_ids || v_unsettled;
+            v_places := v_lanes.places;
             v_tails := v_lanes.lane_tails;
+            v_unsettled := v_lanes.unsettled_ids;
         end if;
+        v_places := v_places || v_due.places;
+        v_unsettled := v_unsettled || v_due.unsettled_ids;
         -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
         -- for, and it begins after whatever ended the one before.
         v_leased_at := clock_timestamp();
-        if cardinality(v_unsettled) > 0 then
+        if v_unsettled <> '{}' then
             perform settle(claim.sink, v_unsettled, claim.max_attempts, v_leased_at);
         end if;
 
@@ -126,13 +156,15 @@ begin
                 claimed_at = v_leased_at, lease_expires_at = v_leased_at + claim.lease_seconds * interval '1 second',
                 lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
             from unnest(v_places, v_tails) i (place, lane_tail)
-            where d.ctid = i.place and d.sink = claim.sink and d.due_at <= v_now
+            where d.ctid = i.place and d.due_at <= v_now
               and (d.lease_expires_at is null or d.lease_expires_at <= v_now)
             returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
                       d.claimed_at, d.lease_expires_at
         )
         select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
-               m.headers, m.payload, m.body, m.content_type, m.occurred_at, l.due_at, l.attempt_no, l.attempt_count,
+               case when claim.with_content then m.headers end, case when claim.with_content then m.payload end,
+               case when claim.with_content then m.body end, m.content_type, m.occurred_at, l.due_at, l.attempt_no,
+               l.attempt_count,
                -- Asked only of what was tried before. Two in a row: it may be what kills its workers.
                case when l.attempt_count > 1 then (
                    select count(*)::integer from attempt a
@@ -140,12 +172,13 @@ begin
                      and a.attempt_no between l.attempt_no - 2 and l.attempt_no - 1 and a.state = 'ZOMBIE_REQUEUE'
                ) else 0 end,
                l.lease_token, l.claimed_at, l.lease_expires_at
-        from leased l join message m on m.id = l.message_id
+        from leased l
+        cross join lateral (select m.* from message m where m.id = l.message_id offset 0) m
         order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;
         -- What was picked was out of attempts and is buried now: there may be something behind it.
-        exit when found or coalesce(cardinality(v_unsettled), 0) = 0;
+        exit when found or v_unsettled = '{}';
     end loop;
 end
 $$;
-comment on function :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer) is
+comment on function :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer, bigint, uuid, boolean) is
     'Leases up to batch_size due deliveries of a sink to a worker, in delivery order.';

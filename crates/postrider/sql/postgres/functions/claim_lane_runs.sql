@@ -4,19 +4,19 @@
 -- Index: delivery_lane (delivery_lane_of_tenant to find one tenant's lanes). It hops from lane head to lane head,
 --   beginning after `after_lane`, so a blocked lane costs one probe, whatever waits in it. At most `hop_limit` heads
 --   are looked at; the caller goes on from the last one.
--- A lane is free when its lowest number is due, unleased (or its lease has ended), and no lease lives on the numbers
--- handed out together with it (lane_tail): a lane is in one hand at a time.
+-- A lane is free when its lowest number is due and nobody holds anything in it. Where somebody may, is known: the numbers
+--   handed out together with the head (lane_tail). Each lease found there must have ended and its row must be locked
+--   here: one that is just being renewed cannot be, and the lane stays with its holder.
 -- A head that failed and was put off goes alone: if it fails again, nothing behind it was leased in vain.
 -- Lock, then check: a row that changed since this statement began is not taken (its xmin tells), and neither is
 -- anything behind it in its lane.
--- Returns what claim_due returns, and the lane with the last number picked from it. Zero rows: every lane up to
--- `up_to_lane` was looked at and none is free. at_limit: the hop limit was reached at this lane (place is null if it
--- is not free).
+-- Returns what claim_due returns, with lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is
+-- free. at_limit: the hop limit was reached at this lane (place is null if it is not free).
 create or replace function :"schema".claim_lane_runs(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
-    returns table (place tid, unsettled_id uuid, lane text, lane_tail bigint, at_limit boolean)
+    returns table (place tid, size_bytes integer, unsettled_id uuid, lane text, sequence_id bigint, at_limit boolean)
     language plpgsql
     rows 100
     set search_path = pg_catalog, :"schema", pg_temp
@@ -25,6 +25,7 @@ create or replace function :"schema".claim_lane_runs(
     set enable_bitmapscan = off
     set enable_hashjoin = off
     set enable_mergejoin = off
+    set enable_sort = off
     set jit = off
 as $$
 #variable_conflict use_column
@@ -44,7 +45,8 @@ begin
                and d.sink = claim_lane_runs.sink and d.lane > l.lane and d.lane is not null
              order by d.lane, d.sequence_id limit 1)
             union all
-            -- The lowest number of a tenant in a lane need not be the lane's: its head is asked for.
+            -- In the words of the tenants' index. The lowest number of a tenant in a lane need not be the lane's: its head is
+            -- asked for.
             (select d.lane,
                     (select h.due_at <= claim_lane_runs.at_time
                             and (h.lease_expires_at is null or h.lease_expires_at <= claim_lane_runs.at_time)
@@ -54,55 +56,71 @@ begin
              from delivery d
              where claim_lane_runs.tenant_id is not null
                and d.sink = claim_lane_runs.sink and d.tenant_id = claim_lane_runs.tenant_id
-               and d.lane > l.lane and d.lane is not null
-             order by d.lane limit 1)
+               and num_nonnulls(d.lane) = 1 and num_nonnulls(d.tenant_id) = 1
+               and d.lane > l.lane
+             order by d.lane, d.sequence_id limit 1)
         ) n
         where l.hops < claim_lane_runs.hop_limit
           and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
     )
-    select r.place, r.unsettled_id, l.lane, r.lane_tail, l.hops = claim_lane_runs.hop_limit
+    select r.place, r.size_bytes, r.unsettled_id, l.lane, r.sequence_id, l.hops = claim_lane_runs.hop_limit
     from hop l
     left join lateral (
-        select k.place, k.unsettled_id, max(k.sequence_id) over () as lane_tail
-        from (
-            select o.place, o.unsettled_id, o.sequence_id, o.nth, row_number() over (order by o.nth) as locked_nth
+        with lowest as materialized (
+            select d.ctid as place, d.xmin as version, d.sequence_id, d.lane_tail, d.lease_token is not null as leased,
+                   row_number() over (order by d.sequence_id) as nth, d.attempt_count, d.due_at, d.lease_expires_at,
+                   d.due_at <= claim_lane_runs.at_time
+                   and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
+                   and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free
+            from delivery d
+            where l.open and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+            order by d.sequence_id
+            limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
+        ),
+        wanted as (
+            select w.place, w.version, w.leased, w.lease_expires_at, bool_or(w.attempt_count >= claim_lane_runs.max_attempts)
+                       over low_to_high as one_exhausted,
+                   case when bool_and(w.free) over low_to_high
+                             and (w.nth = 1 or not (
+                                 bool_or(w.attempt_count >= claim_lane_runs.max_attempts) over low_to_high
+                                 or (first_value(w.attempt_count) over low_to_high > 0
+                                     and first_value(w.due_at) over low_to_high > w.due_at)))
+                        then w.nth end as nth
+            from lowest w
+            window low_to_high as (order by w.nth)
+            union all
+            -- What was handed out with the head and is not among its lowest.
+            select t.ctid, t.xmin, true, t.lease_expires_at, false, null
+            from (select min(w.lane_tail) filter (where w.nth = 1) as lane_tail, max(w.sequence_id) as sequence_id
+                  from lowest w) h
+            cross join lateral (
+                select d.ctid, d.xmin, d.lease_expires_at, d.lease_token from delivery d
+                where d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+                  and d.sequence_id > h.sequence_id and d.sequence_id <= h.lane_tail
+                order by d.sequence_id
+            ) t
+            where t.lease_token is not null
+        ),
+        locked as (
+            select d.ctid as place, d.size_bytes, d.sequence_id, w.nth, w.leased, w.leased_in_all,
+                   case when w.leased or w.one_exhausted then d.message_id end as unsettled_id
             from (
-                select d.ctid as place,
-                       case when d.lease_token is not null or p.one_exhausted then d.message_id end as unsettled_id,
-                       d.sequence_id, p.nth
-                from (
-                    select w.place, w.version, w.nth,
-                           bool_and(w.free and not (w.nth = 1 and w.lane_tail > w.sequence_id and exists (
-                               select from delivery t
-                               where t.sink = claim_lane_runs.sink and t.lane = l.lane and t.lane is not null
-                                 and t.sequence_id > w.sequence_id and t.sequence_id <= w.lane_tail
-                                 and t.lease_expires_at > claim_lane_runs.at_time))) over low_to_high as all_free,
-                           bool_or(w.exhausted) over low_to_high as one_exhausted,
-                           first_value(w.attempt_count) over low_to_high > 0
-                           and first_value(w.due_at) over low_to_high > w.due_at as behind_a_retry
-                    from (
-                        select d.ctid as place, d.sequence_id, d.xmin as version, d.lane_tail,
-                               row_number() over (order by d.sequence_id) as nth,
-                               d.due_at <= claim_lane_runs.at_time
-                               and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
-                               and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free,
-                               d.attempt_count >= claim_lane_runs.max_attempts as exhausted, d.attempt_count, d.due_at
-                        from delivery d
-                        where l.open and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
-                        order by d.sequence_id
-                        limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
-                    ) w
-                    window low_to_high as (order by w.sequence_id)
-                ) p
-                join delivery d on d.ctid = p.place
-                where p.all_free and (p.nth = 1 or not (p.one_exhausted or p.behind_a_retry))
-                  and d.xmin = p.version and d.due_at <= claim_lane_runs.at_time
-                  and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
-                order by p.nth
-                for update of d skip locked
-            ) o
+                select w.*, count(*) filter (where w.leased) over () as leased_in_all,
+                       coalesce(bool_or(w.lease_expires_at > claim_lane_runs.at_time) over (), false) as one_lives
+                from wanted w
+            ) w
+            join delivery d on d.ctid = w.place
+            where not w.one_lives and (w.leased or w.nth is not null) and d.xmin = w.version
+            for update of d skip locked
+        )
+        select k.place, k.size_bytes, k.unsettled_id, k.sequence_id
+        from (
+            select o.*, row_number() over (order by o.nth) as locked_nth,
+                   count(*) filter (where o.leased) over () as leased_and_locked
+            from locked o
         ) k
-        where k.locked_nth = k.nth
+        where k.nth = k.locked_nth and k.leased_and_locked = k.leased_in_all
+        order by k.nth
     ) r on true
     where r.place is not null or l.hops = claim_lane_runs.hop_limit
     limit claim_lane_runs.room;

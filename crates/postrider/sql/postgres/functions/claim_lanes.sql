@@ -1,15 +1,17 @@
 -- Goes once around the lanes of a sink, beginning after `start_lane`: first to the last lane, then from the first lane
--- up to `start_lane`. Stops when `room` is filled or, on either leg, `hop_limit` heads were looked at; `last_lane` is
--- where.
+-- up to `start_lane`. Stops when `room` or `room_bytes` is filled or, on either leg, `hop_limit` heads were looked at;
+-- `last_lane` is where. `at_least_one`: the first is taken however large it is.
 -- Caller: claim, once (rows locked by this transaction would not be skipped). Internal.
 -- Locks and indexes: those of claim_lane_runs.
 create or replace function :"schema".claim_lanes(
-    sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
-    lane_run integer, start_lane text, hop_limit integer,
-    out places tid[], out lane_tails bigint[], out unsettled_ids uuid[], out last_lane text
+    sink text, tenant_id uuid, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
+    max_attempts integer, lane_run integer, start_lane text, hop_limit integer,
+    out places tid[], out lane_tails bigint[], out unsettled_ids uuid[], out bytes bigint, out last_lane text
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan
+    set jit = off
 as $$
 #variable_conflict use_variable
 declare
@@ -18,29 +20,41 @@ begin
     places := '{}';
     lane_tails := '{}';
     unsettled_ids := '{}';
+    bytes := 0;
     last_lane := start_lane;
     if room < 1 then
         return;
     end if;
     for leg in 1 .. case when start_lane = '' then 1 else 2 end loop
-        select array_agg(r.place) filter (where r.place is not null) as places,
-               array_agg(r.lane_tail) filter (where r.place is not null) as tails,
-               array_agg(r.unsettled_id) filter (where r.unsettled_id is not null) as unsettled_ids,
-               max(r.lane collate "C") as last_lane,
-               bool_or(r.at_limit) as hop_limited
+        -- A lane's tail is the last number that is really handed out.
+        select array_agg(k.place order by k.nth) filter (where k.fits) as places,
+               array_agg(k.lane_tail order by k.nth) filter (where k.fits) as tails,
+               array_agg(k.unsettled_id) filter (where k.fits and k.unsettled_id is not null) as unsettled_ids,
+               coalesce(sum(k.size_bytes) filter (where k.fits), 0) as bytes,
+               max(k.lane collate "C") filter (where k.fits or k.place is null) as last_lane,
+               bool_or(k.at_limit) as hop_limited, bool_or(not k.fits) as too_large
         into v_run
-        from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
-                             case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
-                             hop_limit) r;
+        from (
+            select c.*, max(c.sequence_id) filter (where c.fits) over (partition by c.lane) as lane_tail
+            from (
+                select r.*, sum(r.size_bytes) over (order by r.nth) <= room_bytes - bytes
+                            or (at_least_one and r.nth = 1 and places = '{}') as fits
+                from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
+                                     case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
+                                     hop_limit)
+                     with ordinality as r (place, size_bytes, unsettled_id, lane, sequence_id, at_limit, nth)
+            ) c
+        ) k;
         places := places || coalesce(v_run.places, '{}');
         lane_tails := lane_tails || coalesce(v_run.tails, '{}');
         unsettled_ids := unsettled_ids || coalesce(v_run.unsettled_ids, '{}');
-        if cardinality(places) >= room or v_run.hop_limited then
-            last_lane := v_run.last_lane;
+        bytes := bytes + v_run.bytes;
+        if cardinality(places) >= room or v_run.hop_limited or v_run.too_large then
+            last_lane := coalesce(v_run.last_lane, last_lane);
             exit;
         end if;
     end loop;
 end
 $$;
-comment on function :"schema".claim_lanes(text, uuid, integer, timestamptz, integer, integer, text, integer) is
+comment on function :"schema".claim_lanes(text, uuid, integer, bigint, boolean, timestamptz, integer, integer, text, integer) is
     'Internal to claim: one round over the lanes of a sink.';

@@ -64,11 +64,15 @@ begin
     end if;
     -- Every call takes its rows in id order: a mixed batch locks all of them first, a delivered one deletes in order.
     if exists (select from unnest(complete_many.state) o (state) where o.state <> 'DISPATCHED') then
+        -- (Each by a look of its own: in a plain join, an order by id invites a walk over the whole index.)
         perform from (
-            select from unnest(complete_many.message_id, complete_many.lease_token) o (message_id, lease_token)
-            join delivery d on d.message_id = o.message_id and d.lease_token = o.lease_token
-            order by d.message_id, d.lease_token
-            for update of d
+            select distinct i.message_id, i.lease_token
+            from unnest(complete_many.message_id, complete_many.lease_token) i (message_id, lease_token)
+            order by i.message_id, i.lease_token
+        ) o
+        cross join lateral (
+            select from delivery d where d.message_id = o.message_id and d.lease_token = o.lease_token
+            offset 0 for update
         ) locked;
 
         return query
@@ -103,10 +107,10 @@ begin
             where d.message_id = h.message_id and d.sink = h.sink and (h.parked or not h.dead)
         ),
         buried as (
-            insert into dead_letter (message_id, sink, died_at, reason, priority, tenant_id, lane, sequence_id,
-                                     attempt_no, attempt_count, parked, error_code, error_message)
+            insert into dead_letter (message_id, sink, died_at, reason, priority, size_bytes, tenant_id, lane,
+                                     sequence_id, attempt_no, attempt_count, parked, error_code, error_message)
             select h.message_id, h.sink, v_now, case h.state when 'FAILED' then 'FAILED' else 'ATTEMPTS_EXHAUSTED' end,
-                   h.priority, h.tenant_id, h.lane, h.sequence_id, h.attempt_no, h.attempt_count, h.parked,
+                   h.priority, h.size_bytes, h.tenant_id, h.lane, h.sequence_id, h.attempt_no, h.attempt_count, h.parked,
                    left(h.error_code, 255), left(h.error_message, 4000)
             from held h where h.dead
         ),

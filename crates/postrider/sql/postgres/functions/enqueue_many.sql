@@ -37,7 +37,10 @@ declare
     v_micros  constant bigint := (date_part('epoch', clock_timestamp()) * 1e6)::bigint;
     v_count   constant integer := coalesce(cardinality(enqueue_many.topic), 0);
     v_routed  constant boolean := exists (select from route);
+    v_sizes   integer[];
     v_ids     uuid[];
+    v_named   uuid[];
+    v_new     uuid[];
     v_bad     record;
 begin
     if array_ndims(enqueue_many.topic) > 1 then
@@ -59,14 +62,15 @@ begin
         return;
     end if;
 
+    v_sizes := content_sizes(enqueue_many.payload, enqueue_many.body);
     -- The first rule that a message breaks, with what to do about it.
     select i.ordinal, b.broken into v_bad
     from unnest(enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
                 enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
                 enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
-                enqueue_many.delay_seconds)
+                enqueue_many.delay_seconds, v_sizes)
          with ordinality as i (topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
-                               due_at, occurred_at, body, content_type, delay_seconds, ordinal)
+                               due_at, occurred_at, body, content_type, delay_seconds, content_bytes, ordinal)
     cross join lateral (select case
         when i.topic is null or i.topic = '' or octet_length(i.topic) > 255
             then array['topic must be 1 to 255 bytes of text', 'Name what happened, for example order.placed.']
@@ -74,8 +78,9 @@ begin
             then array['namespace must be 1 to 255 bytes of text', 'Leave it out for the namespace default.']
         when num_nonnulls(i.payload, i.body) <> 1
             then array['give a payload (JSON) or a body (bytes), exactly one', 'A JSON null is ''null''::jsonb, not NULL.']
-        when octet_length(i.body) > 16777216 or pg_column_size(i.payload) > 16777216
-            then array['payload or body is larger than 16 MiB', 'Store large content elsewhere and send a reference.']
+        when i.content_bytes > 16777216
+            then array['payload or body is larger than 16 MiB as it is sent',
+                       'Store large content elsewhere and send a reference.']
         when i.lane = '' or octet_length(i.lane) > 255
             then array['lane must be 1 to 255 bytes of text', 'Leave it out for a message without order.']
         when i.dedupe_key = '' or octet_length(i.dedupe_key) > 512
@@ -88,7 +93,7 @@ begin
             then array['priority must be between -100 and 100', 'Higher goes first; 0 is the default.']
         when jsonb_typeof(i.headers) <> 'object' or jsonb_path_exists(i.headers, 'strict $.* ? (@.type() != "string")')
             then array['headers must be a JSON object whose values are strings', 'For example {"traceparent": "00-…"}.']
-        when pg_column_size(i.headers) > 65536
+        when octet_length(i.headers::text) > 65536
             then array['headers are larger than 64 KiB', 'Put content into the payload.']
         when i.content_type = '' or octet_length(i.content_type) > 255
             then array['content_type must be 1 to 255 bytes of text', 'For example application/avro.']
@@ -115,35 +120,54 @@ begin
                       || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
         from (select v_micros + n as micros from generate_series(1, v_count) n) t);
 
-    -- A racing producer of the same key is waited for here; what it wrote is seen by the next statement.
+    -- Which message each key stands for: what this insert wrote, or what it met. The insert itself is the answer, at every
+    -- isolation level: a snapshot may still show a key that was pruned since. A racing producer of the same key is waited
+    -- for; if a key that was met is pruned meanwhile, it is free, and written in the next round.
+    v_named := v_ids;
     if enqueue_many.dedupe_key is not null then
-        insert into dedupe (namespace, topic, dedupe_key, message_id)
-        select coalesce(i.namespace, 'default'), i.topic, i.dedupe_key, i.id
-        from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids)
-             with ordinality as i (namespace, topic, dedupe_key, id, ordinal)
-        where i.dedupe_key is not null
-        order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C", i.dedupe_key collate "C", i.ordinal
-        on conflict (namespace, topic, dedupe_key) do nothing;
+        v_named := array_fill(null::uuid, array[v_count]);
+        loop
+            with written as (
+                insert into dedupe (namespace, topic, dedupe_key, message_id)
+                select coalesce(i.namespace, 'default'), i.topic, i.dedupe_key, i.id
+                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids, v_named)
+                     with ordinality as i (namespace, topic, dedupe_key, id, named, ordinal)
+                where i.dedupe_key is not null and i.named is null
+                order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C", i.dedupe_key collate "C",
+                         i.ordinal
+                on conflict (namespace, topic, dedupe_key) do nothing
+                returning message_id
+            )
+            select array_agg(w.message_id) into v_new from written w;
+            v_named := array(
+                select coalesce(i.named, n.id, case when i.dedupe_key is null then i.id else k.message_id end)
+                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids, v_named)
+                     with ordinality as i (namespace, topic, dedupe_key, id, named, ordinal)
+                left join unnest(v_new) n (id) on n.id = i.id
+                left join lateral (
+                    select d.message_id from dedupe d
+                    where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic
+                      and d.dedupe_key = i.dedupe_key and n.id is null
+                    limit 1
+                ) k on true
+                order by i.ordinal);
+            exit when array_position(v_named, null) is null;
+        end loop;
     end if;
 
     return query
     with input as materialized (
-        select i.ordinal::integer as ordinal, i.id, coalesce(k.message_id, i.id) as message_id,
+        select i.ordinal::integer as ordinal, i.id, i.message_id, i.content_bytes,
                i.topic, i.payload, coalesce(i.namespace, 'default') as namespace, i.tenant_id, i.lane, i.dedupe_key,
                coalesce(i.priority, 0) as priority, i.headers, coalesce(i.occurred_at, v_now) as occurred_at,
                coalesce(i.due_at, v_now + i.delay_seconds * interval '1 second', least(i.occurred_at, v_now)) as due_at,
                i.body, i.content_type
-        from unnest(v_ids, enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
+        from unnest(v_ids, v_named, v_sizes, enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
                     enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
                     enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
                     enqueue_many.delay_seconds)
-             with ordinality as i (id, topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
-                                   due_at, occurred_at, body, content_type, delay_seconds, ordinal)
-        left join lateral (
-            select d.message_id from dedupe d
-            where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic and d.dedupe_key = i.dedupe_key
-            limit 1
-        ) k on true
+             with ordinality as i (id, message_id, content_bytes, topic, payload, namespace, tenant_id, lane, dedupe_key,
+                                   priority, headers, due_at, occurred_at, body, content_type, delay_seconds, ordinal)
     ),
     lane_end as (
         insert into lane_sequence as s (lane, last_sequence)
@@ -160,15 +184,15 @@ begin
         where i.id = i.message_id
     ),
     written as (
-        insert into message (id, occurred_at, priority, sequence_id, tenant_id, namespace, topic, lane, dedupe_key,
-                             content_type, headers, payload, body)
-        select f.id, f.occurred_at, f.priority, f.sequence_id, f.tenant_id, f.namespace, f.topic, f.lane, f.dedupe_key,
-               f.content_type, f.headers, f.payload, f.body
+        insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
+                             dedupe_key, content_type, headers, payload, body)
+        select f.id, f.occurred_at, f.priority, f.content_bytes, f.sequence_id, f.tenant_id, f.namespace, f.topic, f.lane,
+               f.dedupe_key, f.content_type, f.headers, f.payload, f.body
         from fresh f order by f.ordinal
     ),
     sent as (
-        insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane)
-        select f.id, f.due_at, f.priority, f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
+        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+        select f.id, f.due_at, f.priority, f.content_bytes + coalesce(octet_length(f.headers::text), 0), f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
         from fresh f
         left join lateral (
             select distinct r.sink from route r

@@ -176,17 +176,3 @@ as $$
         or exists (select from dead_letter l where l.message_id >= id_from and l.message_id < id_to)
 $$;
 comment on function :"schema".undelivered_in(uuid, uuid) is 'Internal: true if a message in this range has not ended well.';
-
--- "Lock, then look" needs a look that is newer than the lock. Internal: called by prune and replay.
-create or replace function :"schema".refuse_stale_snapshot()
-    returns void
-    language plpgsql
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-begin
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        raise exception 'this needs a transaction in READ COMMITTED' using errcode = '25001';
-    end if;
-end
-$$;
-comment on function :"schema".refuse_stale_snapshot() is 'Internal: raises 25001 unless the isolation is READ COMMITTED.';

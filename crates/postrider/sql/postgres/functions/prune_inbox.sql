@@ -6,8 +6,8 @@
 --   that comes into its span a second time with another event says that the sender counts anew: the lane is forgotten,
 --   and this batch adds nothing to it. Of more than setting.inbox_lane_spans the lowest are forgotten. To forget is safe:
 --   a late duplicate would then be first again, a new event is never taken for one.
--- Locks: the rows that go; those that somebody holds are left for the next time. An advisory lock lets one caller in;
---   others return 0. Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
+-- Locks: the setting, unless a consumer with a snapshot of its own has it (then 0: another time); the rows that go; those
+--   that somebody holds are left for the next time. An advisory lock lets one caller in; others return 0. Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
 create or replace function :"schema".prune_inbox(
     older_than_seconds  numeric default null,
     batch_size          integer default 10000
@@ -36,7 +36,11 @@ begin
     if not pg_try_advisory_xact_lock(hashtextextended('postrider/inbox/' || schema_name(), 0)) then
         return 0;
     end if;
-    select * into v_setting from setting;
+    -- Consumers with a snapshot of their own are passed by: see receive_many.
+    select * into v_setting from setting for update skip locked;
+    if not found then
+        return 0;
+    end if;
     v_keep := clock_timestamp()
         - coalesce(prune_inbox.older_than_seconds * interval '1 second', v_setting.inbox_retention);
 
@@ -123,6 +127,9 @@ begin
                 remembered_at = excluded.remembered_at
     )
     select count(*) into v_count from gone;
+    if v_count > 0 then
+        update setting set inbox_pruned_at = clock_timestamp();
+    end if;
     return v_count;
 end
 $$;

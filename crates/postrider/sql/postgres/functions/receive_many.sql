@@ -4,7 +4,8 @@
 --   number, if it has a lane and its id is a UUIDv7 (see prune_inbox). An event named twice in one call is first once.
 -- Locks: keys in key order, so that two calls never wait for each other in a circle. An event that another transaction
 --   has just received is waited for: false if that one commits, true if it rolls back.
--- Indexes: inbox_pk, inbox_lane_pk. Zero rows out: zero inputs.
+-- Indexes: inbox_pk, inbox_lane_pk. Zero rows out: zero inputs. Under REPEATABLE READ and SERIALIZABLE: 40001 if an event of
+--   the call, or a prune, was committed since the snapshot.
 create or replace function :"schema".receive_many(
     event_id     uuid[],
     tenant_id    uuid[]   default null,
@@ -75,6 +76,11 @@ begin
             using errcode = '22023', hint = v_bad.broken[2];
     end if;
 
+    -- A snapshot from before a prune shows neither the rows that it deleted nor what their lanes remember. Locked, the
+    -- setting tells: 40001 if there was a prune since, and none until this transaction ends.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from setting for share;
+    end if;
     with written as (
         insert into inbox (event_id, received_at, sequence_id, tenant, source, lane)
         select distinct on (i.event_id, i.tenant) i.event_id, now(), i.sequence_id, i.tenant, i.source, i.lane

@@ -1,7 +1,8 @@
 -- Puts dead letters back to pending: the attempt budget starts at 0 again, the attempt numbers go on.
 -- Caller: an operator. Transition: dead -> pending, due now. A parked lane head goes on in its place; a head that was
 --   skipped comes back at its own number, which is now the lowest of its lane.
--- Locks: the dead letters, in id order, so two operators redrive each once. Zero: nothing named is dead.
+-- Locks: the dead letters, in id order, so two operators redrive each once; then the front of the lanes of each sink (see
+--   hold_lane_fronts). READ COMMITTED only. Zero: nothing named is dead.
 create or replace function :"schema".redrive(
     message_ids  uuid[]  default null,
     all_dead     boolean default false,
@@ -82,14 +83,28 @@ create or replace function :"schema".redrive_letters(message_ids uuid[], sinks t
 as $$
 #variable_conflict use_column
 declare
-    v_now    constant timestamptz := clock_timestamp();
+    v_now    timestamptz;
     v_count  integer;
 begin
+    perform refuse_stale_snapshot();
+    -- Lock, then look: first the letters, then the lanes, whose leases are known once no claim is under way there.
+    perform hold_lane_fronts(s.sink)
+    from (
+        select distinct k.sink
+        from (
+            select l.sink, l.lane from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
+            join dead_letter l on l.message_id = i.id and l.sink = i.sink
+            order by l.message_id, l.sink
+            for update of l
+        ) k
+        where k.lane is not null
+        order by k.sink
+    ) s;
+    v_now := clock_timestamp();
     with chosen as materialized (
         select l.* from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
         join dead_letter l on l.message_id = i.id and l.sink = i.sink
         order by l.message_id, l.sink
-        for update of l
     ),
     resurrected as (
         delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink
@@ -100,9 +115,10 @@ begin
         where c.parked and d.message_id = c.message_id and d.sink = c.sink
     ),
     put_back as (
-        insert into delivery (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, attempt_no, lane_tail)
+        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, attempt_no,
+                              lane_tail)
         -- Asked once for each lane, and without a join: here that would compare every letter with every lane.
-        select f.message_id, v_now, f.priority, f.sequence_id, f.tenant_id, f.sink, f.lane, f.attempt_no,
+        select f.message_id, v_now, f.priority, f.size_bytes, f.sequence_id, f.tenant_id, f.sink, f.lane, f.attempt_no,
                max(case when f.nth = 1 and f.lane is not null then lane_reach(f.sink, f.lane) end)
                    over (partition by f.sink, f.lane)
         from (select c.*, row_number() over (partition by c.sink, c.lane) as nth from chosen c where not c.parked) f
@@ -117,21 +133,3 @@ begin
 end
 $$;
 comment on function :"schema".redrive_letters(uuid[], text[]) is 'Internal: what redrive and redrive_matching do.';
-
--- How far into a lane a lease may reach that this statement cannot see yet (a claim that is just being committed): a
--- claim takes at most 10,000 of a lane, in front of which as many may have come back. What is put in front of the lane
--- gets this as its lane_tail and waits until no lease lives up to there. Internal: called by redrive and replay.
-create or replace function :"schema".lane_reach(sink text, lane text)
-    returns bigint
-    language sql stable
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select max(n.reach)
-    from (
-        select greatest(d.sequence_id, d.lane_tail) as reach from delivery d
-        where d.sink = lane_reach.sink and d.lane = lane_reach.lane and d.lane is not null
-        order by d.sequence_id
-        limit 20000
-    ) n
-$$;
-comment on function :"schema".lane_reach(text, text) is 'Internal: the farthest number of a lane that may be leased.';

@@ -39,6 +39,24 @@ $$;
 comment on function :"schema".unclaim_stuck(numeric) is
     'Frees leases that ran out or were taken longer ago than this; returns how many.';
 
+-- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
+create or replace function :"schema".end_leases(sink text, message_ids uuid[])
+    returns void
+    language sql volatile
+    set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+    set enable_bitmapscan = off
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+    set jit = off
+as $$
+    update delivery d
+    set claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
+    from unnest(end_leases.message_ids) i (id)
+    where d.message_id = i.id and d.sink is not distinct from end_leases.sink and d.lease_token is not null
+$$;
+comment on function :"schema".end_leases(text, uuid[]) is 'Internal: clears leases that are over.';
+
 -- Internal: ends leases that ran out, and those claimed before `claimed_before` if that is given.
 create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
     returns integer
@@ -64,10 +82,7 @@ begin
         order by s.sink
     loop
         v_ended := v_ended + settle(v_stale.sink, v_stale.message_ids, null, v_now);
-        update delivery d
-        set claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
-        from unnest(v_stale.message_ids) i (id)
-        where d.message_id = i.id and d.sink = v_stale.sink and d.lease_token is not null;
+        perform end_leases(v_stale.sink, v_stale.message_ids);
     end loop;
     if v_ended > 0 then
         perform notify_sleepers();

@@ -2,7 +2,8 @@
 -- Caller: an operator. Transition: delivered (or never sent to this sink) -> pending, due now; attempt numbers go on.
 -- What is pending or dead for the sink is left alone. Messages of a lane go in sequence, before what waits there.
 -- READ COMMITTED only (25001 otherwise): it looks again after it has waited.
--- Locks: reading `message` keeps prune from dropping the partition until this transaction ends. Zero: nothing found.
+-- Locks: the front of the sink's lanes (see hold_lane_fronts); reading `message` keeps prune from dropping the partition
+--   until this transaction ends. Zero: nothing found.
 create or replace function :"schema".replay(
     message_ids    uuid[]      default null,
     sink           text        default 'default',
@@ -71,9 +72,12 @@ begin
         raise exception 'paced_from must be within a year' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
+    -- Any of them may have a lane.
+    perform hold_lane_fronts(replay_batch.sink);
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
     with looked_at as materialized (
-        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane, m.namespace, m.topic
+        select m.id, m.priority, m.content_bytes + coalesce(octet_length(m.headers::text), 0) as size_bytes, m.sequence_id,
+               m.tenant_id, m.lane, m.namespace, m.topic
         from message m
         where (replay_batch.message_ids is null or m.id = any (replay_batch.message_ids))
           and (replay_batch.enqueued_from is null or m.id >= message_id_floor(replay_batch.enqueued_from))
@@ -83,15 +87,16 @@ begin
         limit replay_batch.at_most
     ),
     chosen as materialized (
-        select m.id, m.priority, m.sequence_id, m.tenant_id, m.lane
+        select m.id, m.priority, m.size_bytes, m.sequence_id, m.tenant_id, m.lane
         from looked_at m
         where (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
           and (replay_batch.topic is null or m.topic = replay_batch.topic)
           and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
     ),
     put as (
-        insert into delivery as d (message_id, due_at, priority, sequence_id, tenant_id, sink, lane, lane_tail)
-        select f.id, v_start + (f.place - 1) * v_step, f.priority, f.sequence_id, f.tenant_id, replay_batch.sink, f.lane,
+        insert into delivery as d (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, lane_tail)
+        select f.id, v_start + (f.place - 1) * v_step, f.priority, f.size_bytes, f.sequence_id, f.tenant_id,
+               replay_batch.sink, f.lane,
                max(case when f.nth = 1 and f.lane is not null then lane_reach(replay_batch.sink, f.lane) end)
                    over (partition by f.lane)
         from (select c.*, row_number() over (order by c.id) as place, row_number() over (partition by c.lane) as nth

@@ -6,6 +6,7 @@ alter table :"schema".setting
     add column inbox_retention       interval not null default '7 days',
     add column inbox_lane_retention  interval not null default '90 days',
     add column inbox_lane_spans      integer  not null default 100,
+    add column inbox_pruned_at       timestamptz,
     add constraint setting_inbox_durations_are_positive check (inbox_retention > '0' and inbox_lane_retention > '0'),
     add constraint setting_inbox_lane_spans_is_bounded check (inbox_lane_spans between 1 and 10000);
 

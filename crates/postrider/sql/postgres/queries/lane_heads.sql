@@ -6,7 +6,7 @@ from unnest($1::text[]) s (sink)
 cross join lateral (
     select d.message_id, d.sequence_id, d.due_at, d.claimed_by, d.lease_expires_at
     from outbox.delivery d
-    where d.sink = s.sink and d.lane = $2
+    where d.sink = s.sink and d.lane = $2 and d.lane is not null
     order by d.sequence_id
     limit 1
 ) h

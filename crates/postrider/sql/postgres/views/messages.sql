@@ -2,6 +2,6 @@
 create view :"schema".messages as
 select m.id as message_id, :"schema".message_id_time(m.id) as enqueued_at, m.namespace, m.topic, m.tenant_id, m.lane,
        m.sequence_id, m.dedupe_key, m.priority, m.occurred_at, m.content_type, m.headers, m.payload, m.body,
-       coalesce(octet_length(m.body), octet_length(m.payload::text)) as payload_size_bytes
+       m.content_bytes as payload_size_bytes
 from :"schema".message m;
 comment on view :"schema".messages is 'Every message in the store, newest by message_id.';

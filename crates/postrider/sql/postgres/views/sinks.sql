@@ -5,7 +5,9 @@
 -- dead, or that is due later (to be retried, or scheduled): what stands behind it is pending and not due. What stands
 -- behind a leased head is due, for its lane moves. The age of what is due in a lane counts from the head's due time at
 -- the earliest.
--- One pass and one hash over the lanes, then their heads: a window over each lane in order costs three times as much.
+-- One pass and one hash over the lanes, then their heads: a window over each lane in order costs three times as much. Each
+-- head is looked up by itself, in the order of delivery_lane: a join of the two would be a choice, and with old statistics
+-- (a burst into a table that was last seen empty) the planner chooses to filter the whole table for each lane.
 create view :"schema".sinks as
 with lanes as (
     select d.sink, d.lane,
@@ -14,8 +16,7 @@ with lanes as (
            count(*) filter (where d.lease_token is not null) as leased,
            count(*) filter (where d.lease_expires_at <= now()) as expired,
            count(*) filter (where d.due_at = 'infinity') as parked,
-           min(d.due_at) filter (where d.lease_token is null and d.due_at <= now()) as oldest_due_at,
-           min(d.sequence_id) as head_sequence_id
+           min(d.due_at) filter (where d.lease_token is null and d.due_at <= now()) as oldest_due_at
     from :"schema".delivery d
     -- What has no lane is one group, which nothing holds up.
     group by d.sink, d.lane
@@ -30,8 +31,12 @@ queue as (
            min(greatest(l.oldest_due_at, h.due_at))
                filter (where l.due > 0 and (l.lane is null or h.due_at <= now())) as oldest_due_at
     from lanes l
-    left join :"schema".delivery h
-      on h.sink = l.sink and h.lane = l.lane and h.sequence_id = l.head_sequence_id and h.lane is not null
+    left join lateral (
+        select h.due_at from :"schema".delivery h
+        where h.sink = l.sink and h.lane = l.lane and h.lane is not null
+        order by h.sequence_id
+        limit 1
+    ) h on true
     group by l.sink
 ),
 dead as (

@@ -10,7 +10,7 @@ use super::bury;
 use super::session::{Cursor, Session};
 use super::statement::{all, execute, first, micros, sql, time};
 use crate::error::Error;
-use crate::lifecycle::{Claim, Claimed, Content, LeaseToken};
+use crate::lifecycle::{Claim, Claimed, Content, LeaseToken, Parcel};
 use crate::message::limit;
 
 /// How many lane heads a claim looks at before it stops, unless it is to be thorough: a hop takes some microseconds, and
@@ -43,13 +43,25 @@ pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>
             if search.is_paused()? {
                 return Ok((Vec::new(), false));
             }
+            let begun_after = cursor.lane.clone();
             let picks = search.pick(&mut cursor)?;
             let found = !picks.is_empty();
-            Ok((lease(tx, claim, now, picks)?, found))
+            let leased = lease(tx, claim, now, picks)?;
+            if leased.cut {
+                // The round goes on after the last lane that was really handed out.
+                cursor.lane = leased.last_lane.map_or(begun_after, String::into_bytes);
+            }
+            Ok((leased.messages, found))
         })?;
     }
     session.remember(&claim.sink, claim.tenant_id, cursor);
     Ok(claimed)
+}
+
+/// Whether a claim would find something.
+pub(super) fn has_due(session: &mut Session, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+    let claim = Claim { sink: sink.to_owned(), tenant_id, thorough: true, ..Claim::new("") };
+    Ok(!session.read(|tx, now| Search { tx, claim: &claim, now }.finds_nothing(&mut Cursor::default()))?)
 }
 
 struct Search<'a> {
@@ -97,8 +109,9 @@ impl Search<'_> {
         if picks.len() == half && half + lanes.len() < batch {
             picks = self.due(batch - lanes.len())?;
         }
-        picks.extend(lanes);
-        Ok(picks)
+        // Who comes first may take one that is larger than its share of the bytes: in turn, too.
+        let (first, second) = if cursor.lanes_turn { (picks, lanes) } else { (lanes, picks) };
+        Ok(first.into_iter().chain(second).collect())
     }
 
     /// Due deliveries without a lane: hops from priority to priority, so that those not yet due cost one look for each.
@@ -189,12 +202,29 @@ impl Search<'_> {
     }
 }
 
-/// Leases what was picked and reads it; what is out of attempts is buried instead.
-fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Result<Vec<Claimed>, Error> {
-    let token = Uuid::new_v4();
-    let mut claimed = Vec::with_capacity(picks.len());
+struct Leased {
+    messages: Vec<Claimed>,
+    /// The lane of the last one that has a lane.
+    last_lane: Option<String>,
+    /// The bytes were too few for all that was picked.
+    cut: bool,
+}
+
+/// Leases what was picked and reads it, up to the bytes that were asked for; what is out of attempts is buried instead.
+fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Result<Leased, Error> {
+    let LeaseToken(token) = claim.lease_token.unwrap_or_else(LeaseToken::random);
+    let mut claimed: Vec<Claimed> = Vec::with_capacity(picks.len());
+    let (mut bytes, mut cut) = (0_u64, false);
     for pick in picks {
         let id = pick.message_id;
+        if let Some(max_bytes) = claim.max_bytes {
+            let size = first(tx, sql!("size_as_sent"), &[(":message_id", &id)], |row| row.get::<_, i64>(0))?;
+            bytes = bytes.saturating_add(size.unwrap_or(0).unsigned_abs());
+            if bytes > max_bytes && !claimed.is_empty() {
+                cut = true;
+                break;
+            }
+        }
         if pick.unsettled && bury::settle(tx, id, &claim.sink, Some(claim.max_attempts), now)?.buried {
             continue;
         }
@@ -209,34 +239,31 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
         ];
         execute(tx, sql!("lease"), &terms)?;
         let parameters: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &claim.sink)];
-        match first(tx, sql!("claimed"), &parameters, read_claimed) {
+        match first(tx, sql!("claimed"), &parameters, |row| read_claimed(row, claim.with_content)) {
             Ok(message) => claimed.extend(message),
             // Another program wrote what no receiver can be given. It is dead at once, and stops nobody else.
-            Err(Error::Sqlite(
-                cause @ (rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..)),
-            )) => bury::unreadable(tx, id, &claim.sink, &cause, now)?,
+            Err(Error::Sqlite(cause)) if is_unreadable(&cause) => {
+                bury::unreadable(tx, id, &claim.sink, &cause, now)?;
+            }
             Err(error) => return Err(error),
         }
     }
+    let last_lane = claimed.iter().rev().find_map(|message| message.lane.clone());
     // Without a lane first, then lane by lane; within both the order is the one they were picked in.
     claimed.sort_by(|one, other| one.lane.cmp(&other.lane));
-    Ok(claimed)
+    Ok(Leased { messages: claimed, last_lane, cut })
 }
 
-fn read_claimed(row: &Row<'_>) -> rusqlite::Result<Claimed> {
+/// Whether the row is there and does not hold what it should.
+pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..))
+}
+
+pub(super) fn read_parcel(row: &Row<'_>) -> rusqlite::Result<Parcel> {
     let headers: Option<String> = row.get("headers")?;
     let payload: Option<String> = row.get("payload")?;
     let body: Option<Vec<u8>> = row.get("body")?;
-    Ok(Claimed {
-        message_id: row.get("id")?,
-        sink: row.get("sink")?,
-        namespace: row.get("namespace")?,
-        topic: row.get("topic")?,
-        tenant_id: row.get("tenant_id")?,
-        lane: row.get("lane")?,
-        sequence_id: row.get("sequence_id")?,
-        dedupe_key: row.get("dedupe_key")?,
-        priority: row.get("priority")?,
+    Ok(Parcel {
         headers: headers
             .map(|headers| serde_json::from_str(&headers))
             .transpose()
@@ -247,6 +274,27 @@ fn read_claimed(row: &Row<'_>) -> rusqlite::Result<Claimed> {
             Some(payload) => Content::Json(RawValue::from_string(payload).map_err(not_json)?),
             None => Content::Bytes(body.unwrap_or_default()),
         },
+    })
+}
+
+fn read_claimed(row: &Row<'_>, with_content: bool) -> rusqlite::Result<Claimed> {
+    let Parcel { headers, content } = if with_content {
+        read_parcel(row)?
+    } else {
+        Parcel { headers: std::collections::BTreeMap::new(), content: Content::Bytes(Vec::new()) }
+    };
+    Ok(Claimed {
+        message_id: row.get("id")?,
+        sink: row.get("sink")?,
+        namespace: row.get("namespace")?,
+        topic: row.get("topic")?,
+        tenant_id: row.get("tenant_id")?,
+        lane: row.get("lane")?,
+        sequence_id: row.get("sequence_id")?,
+        dedupe_key: row.get("dedupe_key")?,
+        priority: row.get("priority")?,
+        headers,
+        content,
         content_type: row.get("content_type")?,
         occurred_at: time(row.get("occurred_at")?),
         due_at: time(row.get("due_at")?),
@@ -283,6 +331,8 @@ mod tests {
             sql!("claim_next_lane_of_tenant"),
             sql!("claim_lane_run"),
             sql!("claimed"),
+            sql!("size_as_sent"),
+            sql!("content"),
             sql!("complete_held"),
         ] {
             let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();

@@ -1,4 +1,4 @@
-//! What the holder of a lease may do: complete, renew, release. Each is fenced: only a row that still holds the token, and
+//! What the holder of a lease may do: complete, renew, release, abandon, read. Each is fenced: only a row that still holds the token, and
 //! whose lease has not ended by SQLite's clock, is changed. Nothing here is updated by id alone.
 
 use std::time::Duration;
@@ -7,10 +7,11 @@ use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
 use super::bury::bury;
+use super::claim::{is_unreadable, read_parcel};
 use super::session::Session;
-use super::statement::{execute, first, micros, sql, text};
+use super::statement::{all, execute, first, micros, sql, text};
 use crate::error::Error;
-use crate::lifecycle::{Completed, Completion, LeaseToken, Outcome};
+use crate::lifecycle::{Completed, Completion, LeaseToken, Outcome, Parcel};
 
 pub(super) fn complete(
     session: &mut Session,
@@ -102,6 +103,28 @@ pub(super) fn release(session: &mut Session, token: LeaseToken, message_ids: &[U
             let terms: [(&str, &dyn ToSql); 3] = [(":message_id", id), (":lease_token", &token.0), (":now", &now)];
             execute(tx, sql!("release"), &terms)
         })
+    })
+}
+
+/// Takes back what a claim leased that nobody waits for. A claim that is still in front of the writer is not carried out, since
+/// its caller has gone, and one that has just been committed stands before this.
+pub(super) fn abandon(session: &mut Session, token: LeaseToken) -> Result<u64, Error> {
+    let held: [(&str, &dyn ToSql); 1] = [(":lease_token", &token.0)];
+    let ids: Vec<Uuid> = session.read(|tx, _| all(tx, sql!("held_under"), &held, |row| row.get(0)))?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    Ok(release(session, token, &ids)?.len() as u64)
+}
+
+/// `None`: the message is not held under this token.
+pub(super) fn content(session: &mut Session, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+    session.read(|tx, now| {
+        let fence: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":lease_token", &token.0), (":now", &now)];
+        match first(tx, sql!("content"), &fence, read_parcel) {
+            Err(Error::Sqlite(cause)) if is_unreadable(&cause) => Err(Error::Unreadable { reason: cause.to_string() }),
+            other => other,
+        }
     })
 }
 

@@ -32,7 +32,8 @@ pub(super) fn claim(claim: &Claim) -> Result<(), Error> {
     lease(claim.lease)?;
     sink(&claim.sink)?;
     refuse((1..=MOST_ATTEMPTS).contains(&claim.max_attempts), "max_attempts must be between 1 and 1000000")?;
-    refuse((1..=MOST_CLAIMED).contains(&claim.lane_run), "lane_run must be between 1 and 10000")
+    refuse((1..=MOST_CLAIMED).contains(&claim.lane_run), "lane_run must be between 1 and 10000")?;
+    refuse(claim.max_bytes != Some(0), "max_bytes must be at least 1")
 }
 
 pub(super) fn completions(completions: &[Completion]) -> Result<(), Error> {

@@ -1,0 +1,198 @@
+//! A session keeps the plans of the functions for its whole life, and the hot table changes under them: an outbox idles, a
+//! burst comes, the burst is gone. Sessions are warmed on an empty table, on one row and on a million, and moved to each of
+//! the others; what they read there must not depend on where they were warmed.
+//!
+//! Rows and pages are those of the outbox's tables and indexes, from the transaction's own statistics: exact.
+
+use postrider_testkit::{Cluster, Database};
+use tokio_postgres::Client;
+
+use crate::support::{enqueue, number};
+
+/// What a call that handles a hundred messages may read, in rows or pages, however long the queue is.
+const FOR_A_HUNDRED: i64 = 20_000;
+/// What is read by going over the hot table: so many times its rows and pages, and a hundred messages.
+const OVER_THE_TABLE: i64 = 4;
+const MANY: i32 = 100_000;
+const MILLION: i32 = 1_000_000;
+
+/// Calls whose cost does not depend on the length of the queue, in an order in which each finds what it needs. `HELD` and
+/// `TOKENS` are what the session holds.
+const CALLS: &[(&str, &str)] = &[
+    ("enqueue", "select outbox.enqueue('t', '1', lane => 'a', dedupe_key => gen_random_uuid()::text)"),
+    (
+        "enqueue_many",
+        "select outbox.enqueue_many(array_fill('t'::text, array[100]), array_fill('1'::jsonb, array[100]), lane => \
+         array_fill('b'::text, array[100]), dedupe_key => array(select gen_random_uuid()::text from generate_series(1, 100)))",
+    ),
+    (
+        "receive_many",
+        "select outbox.receive_many(array(select gen_random_uuid() from generate_series(1, 100)), lane => \
+         array_fill('b'::text, array[100]), sequence_id => array(select generate_series(1, 100)::int8))",
+    ),
+    ("claim", "select outbox.claim('w', 100, 60)"),
+    ("claim of a tenant", "select outbox.claim('w', 100, 60, tenant_id => gen_random_uuid())"),
+    ("renew", "select outbox.renew(t.token, HELD, 60) from (select unnest(TOKENS) as token) t"),
+    ("content", "select outbox.content((TOKENS)[1], (HELD)[1])"),
+    (
+        "complete_many",
+        "select outbox.complete_many(h.id, h.token, h.state) from (select array_agg(d.message_id) as id, \
+         array_agg(d.lease_token) as token, array_agg((array['DISPATCHED', 'RETRYABLE', 'FAILED'])[1 + d.n % 3]) as state \
+         from (select message_id, lease_token, row_number() over () as n from held limit 60) d) h",
+    ),
+    ("release", "select outbox.release(t.token, HELD) from (select unnest(TOKENS) as token) t"),
+    ("claim that ends at once", "select outbox.claim('w', 100, 0.001)"),
+    ("claim that takes over", "select outbox.claim('w', 100, 60, max_attempts => 2)"),
+    ("redrive", "select outbox.redrive_matching(at_most => 100)"),
+];
+
+/// Calls that go over the hot table, by design.
+const WALKS: &[(&str, &str)] = &[
+    ("repair", "select outbox.claim('w', 100, 0.001); select outbox.repair_expired_leases()"),
+    ("abandon", "select outbox.abandon(coalesce((TOKENS)[1], gen_random_uuid()))"),
+    ("has_due", "select outbox.has_due('default')"),
+    ("measure", "select outbox.measure()"),
+    ("status", "select count(*) from outbox.status"),
+    ("sinks", "select count(*) from outbox.sinks"),
+    ("lanes", "select count(*) from outbox.lanes"),
+    ("in_flight", "select count(*) from outbox.in_flight"),
+    ("deliveries", "select count(*) from outbox.deliveries"),
+    ("dead_letters", "select count(*) from outbox.dead_letters"),
+];
+
+/// Rows and pages of the outbox that this session has read.
+async fn read(client: &Client) -> (i64, i64) {
+    let sql = "select sum(pg_stat_get_xact_tuples_returned(c.oid))::int8, sum(pg_stat_get_xact_blocks_fetched(c.oid))::int8 \
+               from pg_class c where c.relnamespace = 'outbox'::regnamespace and c.relkind in ('r', 'i')";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// Makes every call once, in a transaction that is rolled back, and says what each read.
+async fn costs(client: &Client) -> Vec<(&'static str, i64, i64)> {
+    let mut costs = Vec::new();
+    client.batch_execute("begin").await.unwrap();
+    for (name, sql) in CALLS.iter().chain(WALKS) {
+        // Not through the functions: what the session holds is copied before the call is measured.
+        let held = "create temp table if not exists held (message_id uuid, lease_token uuid) on commit drop; truncate held; \
+                    insert into held select message_id, lease_token from outbox.delivery where lease_token is not null";
+        client.batch_execute(held).await.unwrap();
+        let sql = sql
+            .replace("HELD", "array(select message_id from held)")
+            .replace("TOKENS", "array(select distinct lease_token from held)");
+        client.batch_execute("select pg_sleep(0.005)").await.unwrap();
+        let (rows, pages) = read(client).await;
+        client.batch_execute(&sql).await.unwrap();
+        let (rows_after, pages_after) = read(client).await;
+        costs.push((*name, rows_after - rows, pages_after - pages));
+    }
+    client.batch_execute("rollback").await.unwrap();
+    costs
+}
+
+async fn assert_bounded(client: &Client, warmed: &str, now: &str) {
+    let table = number(client, "select count(*) from outbox.delivery").await;
+    let pages = number(client, "select pg_relation_size('outbox.delivery') / 8192").await;
+    for (name, rows_read, pages_read) in costs(client).await {
+        let walks = WALKS.iter().any(|(walk, _)| *walk == name);
+        let (most_rows, most_pages) = if walks {
+            // Heads of lanes are looked up one by one: a few pages each.
+            (FOR_A_HUNDRED + OVER_THE_TABLE * table, FOR_A_HUNDRED + OVER_THE_TABLE * (pages + table))
+        } else {
+            (FOR_A_HUNDRED, FOR_A_HUNDRED)
+        };
+        assert!(
+            rows_read <= most_rows && pages_read <= most_pages,
+            "{name}, warmed on {warmed}, on {now}: {rows_read} rows and {pages_read} pages"
+        );
+    }
+}
+
+/// Half of them without a lane, half in 5,000 lanes; as a burst would come, so nothing is analyzed.
+async fn burst(client: &Client, rows: i32) {
+    let sql = format!(
+        "with m as materialized (select i, encode(int8send((((date_part('epoch', now()) * 1000)::int8 - 1000 - i / 1000) << 16) | (7 << 12) | i % 1000) \
+                || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id, \
+                case when i % 2 = 0 then 'x' || i % 5000 end as lane from generate_series(1, {rows}) i), \
+         w as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload, lane, sequence_id) \
+               select id, now(), 0, 1, 'default', 't', '1', lane, case when lane is not null then i end from m) \
+         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
+         select id, now(), 0, 1, 'default', lane, case when lane is not null then i end from m"
+    );
+    client.batch_execute(&sql).await.unwrap();
+}
+
+/// A session that has made every call on the table as it is now. Nothing is written: what a rolled back transaction leaves on
+/// the pages would be seen by the planner.
+async fn warmed(database: &Database) -> Client {
+    const NOBODY: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
+    let client = database.connect().await;
+    let calls = [
+        "select outbox.claim('w', 100, 60)".to_owned(),
+        format!("select outbox.claim('w', 100, 60, tenant_id => {NOBODY}, lease_token => gen_random_uuid())"),
+        format!("select outbox.renew({NOBODY}, array[{NOBODY}], 60)"),
+        format!("select outbox.release({NOBODY}, array[{NOBODY}])"),
+        format!("select outbox.content({NOBODY}, {NOBODY})"),
+        format!(
+            "select outbox.complete_many(array[{NOBODY}, {NOBODY}], array[{NOBODY}, {NOBODY}], array['DISPATCHED', 'FAILED'])"
+        ),
+        format!("select outbox.settle('default', array[{NOBODY}], null, now())"),
+        format!("select outbox.bury('default', array[{NOBODY}], now())"),
+        format!("select outbox.end_leases('default', array[{NOBODY}])"),
+        format!("select outbox.redrive(array[{NOBODY}])"),
+        "select outbox.has_due('default')".to_owned(),
+        "select outbox.repair_expired_leases()".to_owned(),
+        "begin; select outbox.measure(); rollback".to_owned(),
+    ];
+    for call in calls {
+        client.batch_execute(&call).await.unwrap_or_else(|error| panic!("{call}: {error:?}"));
+    }
+    client
+}
+
+/// Proves H3: every plan that a session keeps holds, whatever the table was when it was made.
+#[tokio::test]
+async fn heavy_slow_kept_plans_hold_when_the_table_changes() {
+    let cluster = Cluster::start_with(&[
+        ("autovacuum", "off"),
+        ("max_wal_size", "8GB"),
+        ("synchronous_commit", "off"),
+        ("shared_buffers", "512MB"),
+    ])
+    .await;
+    let vacuum = "vacuum analyze outbox.delivery, outbox.message, outbox.attempt, outbox.dead_letter";
+
+    // Nothing happens to the tables between the warming and the burst: whatever did would make the session plan anew.
+    let new = cluster.database().await;
+    let keeper = new.connect().await;
+    let (to_one, to_many) = (warmed(&new).await, warmed(&new).await);
+    enqueue(&keeper, "t", ", lane => 'a'").await;
+    assert_bounded(&to_one, "a new table", "one row").await;
+    burst(&keeper, MANY).await;
+    assert_bounded(&to_many, "a new table", "many rows").await;
+
+    let emptied = cluster.database().await;
+    let keeper = emptied.connect().await;
+    keeper.batch_execute(vacuum).await.unwrap();
+    let session = warmed(&emptied).await;
+    burst(&keeper, MANY).await;
+    assert_bounded(&session, "an empty table", "many rows").await;
+
+    let database = cluster.database().await;
+    let keeper = database.connect().await;
+    enqueue(&keeper, "t", ", lane => 'a'").await;
+    keeper.batch_execute(vacuum).await.unwrap();
+    let one = warmed(&database).await;
+    burst(&keeper, MILLION).await;
+    assert_bounded(&one, "one row", "a million rows").await;
+    let stale = warmed(&database).await;
+    keeper.batch_execute(vacuum).await.unwrap();
+    let (million, other) = (warmed(&database).await, warmed(&database).await);
+    for (session, name) in [(&stale, "a million rows with old statistics"), (&million, "a million rows")] {
+        assert_bounded(session, name, "a million rows").await;
+    }
+    keeper.batch_execute("delete from outbox.delivery where sequence_id is distinct from 2").await.unwrap();
+    assert_bounded(&other, "a million rows", "one row").await;
+    keeper.batch_execute("delete from outbox.delivery").await.unwrap();
+    assert_bounded(&million, "a million rows", "an empty table").await;
+}
