@@ -1,16 +1,20 @@
 //! Claims for one sink, ahead of what is on its way, and hands what it gets to the dispatcher. It waits when nothing is
 //! due, when memory is full, and when the breaker says so. A message that was in the hands of workers that died twice in
 //! a row goes alone: nothing else is leased in this process while it is tried, so it can take nobody with it.
+//!
+//! A claim that fails is made smaller, down to one message; and if one alone cannot be claimed, it is claimed without its
+//! content, which is then read by itself. So whatever a row holds, it stops no other. A claim that is not answered is
+//! abandoned before the next: what it may have leased is not left to nobody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Claimed};
+use postrider::{Claim, Claimed, Completion, Failure, LeaseToken, Outcome};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{Span, error, warn};
+use tracing::{Span, error, info, warn};
 
 use crate::breaker::Allowed;
 use crate::completer::Ended;
@@ -18,14 +22,19 @@ use crate::dispatcher;
 use crate::leases::{Held, Hold};
 use crate::look::{Gaze, Look};
 use crate::outlet::Outlet;
-use crate::relay::{Mode, Shared};
+use crate::relay::{Mode, Shared, Trouble};
 use crate::room::Places;
+use crate::sink::SinkFailure;
 use crate::trace;
 use crate::wake::Sleep;
 
 /// Between two claims while the store is away.
 const STORE_AWAY_FIRST: Duration = Duration::from_millis(100);
 const STORE_AWAY_MOST: Duration = Duration::from_secs(2);
+/// So many claims of a size go well before the next is twice as large: what made them small may stand right behind.
+const TRUSTED_AFTER: u32 = 3;
+/// How long a drain waits for messages that are due and locked by somebody.
+const LOCKED_MOST: Duration = Duration::from_secs(30);
 /// The shortest wait of a claimer that found nothing. It doubles up to the poll interval: a producer that looked for
 /// sleepers just before we slept, and commits only now, is found soon.
 const QUIET_FIRST: Duration = Duration::from_millis(20);
@@ -43,7 +52,22 @@ pub(crate) struct Claimer {
     quiet: u32,
     /// The last claim brought a message that may be what kills its workers: claim one by one.
     wary: bool,
+    /// Claims that failed were made smaller: this many messages at most, and this part of the bytes.
+    shrunk: Option<Shrunk>,
+    /// Claims that were not answered, and that may have leased something.
+    unanswered: Vec<LeaseToken>,
     away: Duration,
+    /// Until when a drain waits for messages that others have locked.
+    locked_until: Option<Instant>,
+}
+
+/// How small claims are after some have failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shrunk {
+    /// So many messages, and as much of the bytes as of the messages; and how many such claims went well since.
+    To(u32, u32),
+    /// One, without its content: one with it was refused.
+    Blind,
 }
 
 /// What to do after a turn.
@@ -79,7 +103,10 @@ impl Claimer {
             looked_at: now,
             quiet: 0,
             wary: false,
+            shrunk: None,
+            unanswered: Vec::new(),
             away: STORE_AWAY_FIRST,
+            locked_until: None,
             shared,
             outlet,
             mode,
@@ -103,6 +130,8 @@ impl Claimer {
         while let Some(ended) = self.units.join_next().await {
             note(ended);
         }
+        // A last try; what is not taken back returns when its lease ends.
+        drop(self.abandon().await);
     }
 
     /// One claim, as much as there is room for.
@@ -115,23 +144,26 @@ impl Claimer {
         if self.outlet.breaker().is_open() {
             return Next::Claim;
         }
+        if let Err(trouble) = self.abandon().await {
+            return self.store_trouble(&trouble);
+        }
         let Some(guard) = self.unless_stopped(Arc::clone(&self.shared.quarantine).read_owned()).await else {
             return Next::Done;
         };
         // A drain's empty answer is the last only if nothing is on its way that could free a lane.
         let may_be_last = self.mode == Mode::Drain && self.outlet.held() == 0;
-        let asked_for = places.count();
         let span = trace::claim(&self.outlet);
-        let (gaze, claimed) = match self.claim(asked_for).await {
+        let (gaze, claimed, full) = match self.claim(&places).await {
             Ok(answer) => answer,
             Err(next) => return next,
         };
         if claimed.is_empty() {
             self.outlet.breaker().probe_unused();
-            return if may_be_last && gaze.sees_everything() { Next::Done } else { Next::Idle(gaze) };
+            let saw_everything = may_be_last && gaze.sees_everything();
+            return if saw_everything { self.drained().await } else { Next::Idle(gaze) };
         }
         self.quiet = 0;
-        let full = claimed.len() >= asked_for as usize;
+        let Some(claimed) = self.read_content(claimed).await else { return Next::Claim };
         trace::claimed(&span, claimed.len());
         let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places, span);
         let (batch, suspect) = self.set_suspects_aside(batch).await;
@@ -143,6 +175,23 @@ impl Claimer {
             _ if full => Next::Claim,
             Mode::Serve => Next::Gather(self.looked_at + self.shared.options.wake_gather),
             Mode::Drain => Next::Idle(gaze),
+        }
+    }
+
+    /// A drain's last look found nothing. It passed by what others have locked, so the store is asked whether that is all.
+    async fn drained(&mut self) -> Next {
+        let has_due = self.shared.store.has_due(&self.outlet.name, self.outlet.options.tenant_id);
+        match self.shared.ask("ask what is due", has_due).await {
+            Ok(false) => Next::Done,
+            Ok(true) => {
+                let now = self.shared.clock.now();
+                if now < *self.locked_until.get_or_insert(now + LOCKED_MOST) {
+                    return Next::Wait(now + STORE_AWAY_FIRST);
+                }
+                self.shared.end_drain(&Trouble::Locked);
+                Next::Done
+            }
+            Err(trouble) => self.store_trouble(&trouble),
         }
     }
 
@@ -204,9 +253,31 @@ impl Claimer {
         Some((ahead, places))
     }
 
-    async fn claim(&mut self, batch_size: u32) -> Result<(Gaze, Vec<Claimed>), Next> {
+    /// Takes back what unanswered claims may have leased.
+    async fn abandon(&mut self) -> Result<(), Trouble> {
+        while let Some(token) = self.unanswered.last().copied() {
+            let taken_back = self.shared.ask("abandon a claim", self.shared.store.abandon(token)).await?;
+            self.unanswered.pop();
+            if taken_back > 0 {
+                info!(sink = self.outlet.name, messages = taken_back, "took back what an unanswered claim had leased");
+            }
+        }
+        Ok(())
+    }
+
+    /// One claim; says also whether it brought as much as it asked for.
+    async fn claim(&mut self, places: &Places) -> Result<(Gaze, Vec<Claimed>, bool), Next> {
         let asked_at = self.shared.clock.now();
         let gaze = self.look.next(asked_at);
+        let most = places.count();
+        let batch_size = match self.shrunk {
+            None => most,
+            Some(Shrunk::To(fewer, _)) => fewer.min(most),
+            Some(Shrunk::Blind) => 1,
+        };
+        // A smaller claim brings less in bytes, too: it may be the bytes that took too long.
+        let max_bytes = (places.bytes() / u64::from(most) * u64::from(batch_size)).max(1);
+        let token = LeaseToken::random();
         let claim = Claim {
             worker_id: self.shared.options.worker_id.clone(),
             sink: self.outlet.name.clone(),
@@ -217,6 +288,9 @@ impl Claimer {
             lane_run: self.outlet.options.lane_run,
             due_from: gaze.due_from,
             thorough: gaze.every_lane,
+            max_bytes: Some(max_bytes),
+            lease_token: Some(token),
+            with_content: self.shrunk != Some(Shrunk::Blind),
         };
         // Not given up when the relay stops: what it leases must be handed back.
         let claimed = match self.shared.ask("claim", self.shared.store.claim(&claim)).await {
@@ -224,20 +298,86 @@ impl Claimer {
             Err(trouble) => {
                 self.outlet.breaker().probe_unused();
                 self.look.put_off(gaze, self.shared.clock.now());
-                if self.mode == Mode::Drain && self.away >= STORE_AWAY_MOST {
-                    self.shared.end_drain(&trouble);
-                    return Err(Next::Done);
+                if trouble.may_have_happened() {
+                    self.unanswered.push(token);
                 }
-                let pause = self.away;
-                self.away = (self.away * 2).min(STORE_AWAY_MOST);
-                return Err(Next::Wait(self.shared.clock.now() + pause));
+                let smaller = self.shrink(batch_size, &trouble);
+                // The store is there: the next claim need not wait.
+                return Err(if smaller && trouble.is_an_answer() { Next::Claim } else { self.store_trouble(&trouble) });
             }
         };
         self.away = STORE_AWAY_FIRST;
         self.looked_at = asked_at;
-        let full = claimed.len() >= batch_size as usize;
+        self.shrunk = match self.shrunk {
+            Some(Shrunk::To(size, _)) if size >= most => None,
+            Some(Shrunk::To(size, went_well)) if went_well < TRUSTED_AFTER => Some(Shrunk::To(size, went_well + 1)),
+            Some(Shrunk::To(size, _)) => Some(Shrunk::To(size * 2, 0)),
+            other => other,
+        };
+        // Fewer than asked for may be all that is due, or all that there was room for.
+        let bytes: u64 = claimed.iter().map(|message| message.size() as u64).sum();
+        let full = claimed.len() >= batch_size as usize || bytes * 2 >= max_bytes;
         self.look.learn(gaze, &claimed, full, asked_at, self.shared.clock.now());
-        Ok((gaze, claimed))
+        Ok((gaze, claimed, full))
+    }
+
+    /// The store could not be asked: waits a little longer each time. A drain gives up after some seconds.
+    fn store_trouble(&mut self, trouble: &Trouble) -> Next {
+        if self.mode == Mode::Drain && self.away >= STORE_AWAY_MOST {
+            self.shared.end_drain(trouble);
+            return Next::Done;
+        }
+        let pause = self.away;
+        self.away = (self.away * 2).min(STORE_AWAY_MOST);
+        Next::Wait(self.shared.clock.now() + pause)
+    }
+
+    /// After a claim that failed the next is half as large: it may have been too much at once, or there is one among them that
+    /// cannot be handed out. False: it cannot be made smaller.
+    fn shrink(&mut self, batch_size: u32, trouble: &Trouble) -> bool {
+        if !trouble.is_about_the_claim() {
+            return false;
+        }
+        let before = self.shrunk;
+        self.shrunk = match batch_size {
+            0 | 1 if trouble.is_an_answer() => Some(Shrunk::Blind),
+            0 | 1 => Some(Shrunk::To(1, 0)),
+            more => Some(Shrunk::To(more / 2, 0)),
+        };
+        self.shrunk != before
+    }
+
+    /// What was claimed without its content gets it now, or is dead with the reason why it cannot be read. `None`: there is
+    /// nothing to deliver.
+    async fn read_content(&mut self, mut claimed: Vec<Claimed>) -> Option<Vec<Claimed>> {
+        if self.shrunk != Some(Shrunk::Blind) {
+            return Some(claimed);
+        }
+        let message = claimed.first_mut()?;
+        let (token, message_id) = (message.lease_token, message.message_id);
+        let read = self.shared.ask("read a message", self.shared.store.content(token, message_id)).await;
+        match read {
+            Ok(Some(parcel)) => {
+                self.shrunk = Some(Shrunk::To(1, 0));
+                (message.headers, message.content) = (parcel.headers, parcel.content);
+                return Some(claimed);
+            }
+            // Its lease has ended meanwhile.
+            Ok(None) => {}
+            Err(Trouble::Store(error)) if error.is_an_answer() => {
+                self.shrunk = Some(Shrunk::To(1, 0));
+                let words = error.in_short();
+                error!(%message_id, sink = self.outlet.name, error = words, "this message cannot be read: it is dead now");
+                let failure = Failure::new(SinkFailure::UNREADABLE, words);
+                let outcome = Completion::new(message, Outcome::Failed(failure));
+                let record = self.shared.store.complete(&self.shared.options.worker_id, std::slice::from_ref(&outcome));
+                if self.shared.ask("record outcomes", record).await.is_err() {
+                    self.unanswered.push(token);
+                }
+            }
+            Err(_) => self.unanswered.push(token),
+        }
+        None
     }
 
     fn hold(
@@ -260,7 +400,7 @@ impl Claimer {
             .map(|message| {
                 self.outlet.one_more();
                 Held {
-                    _place: self.shared.room.take(&mut places, message.content.as_bytes().len()),
+                    _place: self.shared.room.take(&mut places, message.size()),
                     _ahead: ahead.split(1),
                     message: Arc::new(message),
                     hold: Arc::clone(&hold),

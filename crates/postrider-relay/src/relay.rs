@@ -99,6 +99,8 @@ pub(crate) struct Shared {
 pub(crate) enum Trouble {
     Store(postrider::Error),
     Unanswered,
+    /// Messages are due that nobody holds, and a transaction keeps them locked.
+    Locked,
 }
 
 impl Trouble {
@@ -106,12 +108,27 @@ impl Trouble {
         match self {
             Self::Store(error) => error.in_short(),
             Self::Unanswered => "it does not answer".to_owned(),
+            Self::Locked => "messages are due, and another transaction keeps them locked".to_owned(),
         }
     }
 
     /// Whether the store itself said no, rather than being away.
     pub(crate) fn is_an_answer(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_an_answer())
+    }
+
+    /// Whether what was asked for may have been done all the same, or may yet be.
+    pub(crate) fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Store(error) => !error.nothing_happened(),
+            Self::Unanswered => true,
+            Self::Locked => false,
+        }
+    }
+
+    /// Whether a smaller question might have been answered: the store was reached.
+    pub(crate) fn is_about_the_claim(&self) -> bool {
+        !matches!(self, Self::Store(postrider::Error::Connect { .. }))
     }
 }
 

@@ -206,6 +206,8 @@ impl SinkFailure {
     pub const NO_ADDRESS: &'static str = "NO_ADDRESS";
     /// The message is larger than the destination takes.
     pub const TOO_LARGE: &'static str = "TOO_LARGE";
+    /// The store cannot hand the message out.
+    pub const UNREADABLE: &'static str = "UNREADABLE";
     /// The destination cannot be reached, or the connection broke before it answered.
     pub const UNREACHABLE: &'static str = "UNREACHABLE";
     /// The destination does not let us in, or not do this.

@@ -16,4 +16,5 @@ mod sinks;
 mod support;
 mod telemetry;
 mod trace;
+mod trouble;
 mod wake;
