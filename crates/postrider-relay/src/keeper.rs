@@ -25,7 +25,7 @@ async fn keep(shared: &Shared) {
     {
         info!(
             partitions = pruned.partitions_dropped,
-            messages = pruned.rest_deleted,
+            rows = pruned.rest_deleted,
             dedupe_keys = pruned.dedupe_deleted,
             "dropped history past its retention"
         );

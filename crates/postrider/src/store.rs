@@ -252,7 +252,7 @@ pub enum Replay {
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.
     pub partitions_dropped: u64,
-    /// Messages in the default partition, row by row.
+    /// Messages and attempts in the default partitions, row by row.
     pub rest_deleted: u64,
     /// Dedupe keys past their window.
     pub dedupe_deleted: u64,

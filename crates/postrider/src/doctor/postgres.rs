@@ -191,10 +191,21 @@ fn time_of(id: Uuid) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(id.as_u128() >> 80).unwrap_or(0))
 }
 
+/// The partition of now and those that follow it without a hole. One of next year, behind a hole, is of no use.
+fn in_a_row(spans: &[(SystemTime, SystemTime)], now: SystemTime) -> usize {
+    let mut until = now;
+    let reached = |(from, to): &&(SystemTime, SystemTime)| {
+        let follows = *from <= until && until < *to;
+        until = if follows { *to } else { until };
+        follows
+    };
+    spans.iter().filter(reached).count()
+}
+
 fn judge_partitions(found: &Partitions, now: SystemTime, schema: &str) -> Vec<Finding> {
     let make = format!("select {schema}.make_partitions(); a relay that runs does so by itself");
-    let ahead = found.spans.iter().filter(|(from, _)| *from > now).count();
-    let covered = found.spans.iter().any(|(from, to)| *from <= now && now < *to);
+    let in_a_row = in_a_row(&found.spans, now);
+    let (covered, ahead) = (in_a_row > 0, in_a_row.saturating_sub(1));
     let wanted = usize::try_from(found.wanted_ahead).unwrap_or(0);
     let mut findings = Vec::new();
     let why = "messages go to the default partition, which is pruned row by row instead of at once";
@@ -275,6 +286,8 @@ mod tests {
         assert_eq!(levels(&found(&[100, 101])), [("partitions", Level::Warning)]);
         assert_eq!(levels(&found(&[99, 100])), [("partitions", Level::Bad)]);
         assert_eq!(levels(&found(&[98, 99])), [("partitions", Level::Bad)]);
+        assert_eq!(levels(&found(&[100, 200, 201])), [("partitions", Level::Bad)]);
+        assert_eq!(levels(&found(&[100, 101, 200])), [("partitions", Level::Warning)]);
         assert_eq!(levels(&found(&[89, 100, 101, 102])), [("retention", Level::Warning)]);
         assert_eq!(levels(&found(&[91, 100, 101, 102])), []);
         let rest = Partitions { rest_rows: 3, dedupe_seconds: 60.0, ..found(&[100, 101, 102]) };

@@ -133,7 +133,7 @@ async fn the_default_partition_is_a_net() {
     // Pruned row by row once they are old, and never while something is to be done with them.
     let (old, waiting) = (old_message(&client, 40).await, old_message(&client, 40).await);
     pending(&client, waiting).await;
-    assert_eq!(prune(&client, "").await, (0, 1, 0));
+    assert_eq!(prune(&client, "").await, (0, 2, 0), "a message and its attempt");
     let left = "select count(*) from outbox.message_rest where id = ";
     assert_eq!(number(&client, &format!("{left} '{old}'")).await, 0);
     assert_eq!(number(&client, &format!("{left} '{waiting}'")).await, 1);
@@ -340,4 +340,68 @@ async fn an_expired_lease_keeps_its_partition() {
     assert_eq!(prune(&client, "").await, (0, 0, 0));
     assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 1);
     assert_eq!(prune(&client, "").await, (0, 0, 0));
+}
+
+/// A clock that ran ahead for a moment leaves a partition of next year; the days in between get theirs nevertheless, and
+/// so does a hole between partitions of another width.
+#[tokio::test]
+async fn a_partition_of_the_far_future_leaves_no_hole() {
+    let (_database, client) = fresh().await;
+    for days_ahead in [3, 4, 5, 6, 7] {
+        for parent in ["message", "attempt"] {
+            let name = suffix(&client, -days_ahead).await;
+            client.batch_execute(&format!("drop table outbox.{parent}{name}")).await.unwrap();
+        }
+    }
+    old_partition(&client, -400).await;
+    assert_eq!(number(&client, "select outbox.make_partitions()").await, 5, "the days before next year's");
+    assert_eq!(number(&client, "select outbox.make_partitions()").await, 0);
+
+    let name = suffix(&client, -5).await;
+    client.batch_execute(&format!("drop table outbox.message{name}, outbox.attempt{name}")).await.unwrap();
+    client.batch_execute("update outbox.setting set partition_width = '10 hours'").await.unwrap();
+    assert!(number(&client, "select outbox.make_partitions(20)").await > 3, "slots that do not meet the days");
+    let holes = "select count(*) from (select b.id_from, lag(b.id_to) over (order by b.id_from) as before \
+                 from outbox.partition_bounds() b where outbox.message_id_time(b.id_from) < now() + interval '8 days') b \
+                 where b.id_from <> b.before";
+    assert_eq!(number(&client, holes).await, 0);
+}
+
+/// Attempts in the default partition go with their message, a batch at a time; those of a message that is kept stay.
+/// They are append-only before, meanwhile and afterwards, for the owner too.
+#[tokio::test]
+async fn attempts_in_the_default_partition_are_pruned() {
+    let (database, client) = fresh().await;
+    let refused = "delete from outbox.attempt";
+    for _ in 0..3 {
+        old_message(&client, 40).await;
+    }
+    let waiting = old_message(&client, 40).await;
+    pending(&client, waiting).await;
+    let young = old_message(&client, 2).await;
+    assert_eq!(number(&client, "select count(*) from outbox.attempt_rest").await, 5);
+    assert_eq!(try_sql(&client, refused).await, "P0001");
+
+    // Whoever reads them is not waited for longer than setting.prune_lock_wait; the messages go, the attempts another time.
+    let writer = database.connect().await;
+    writer.batch_execute("begin; lock table outbox.attempt_rest in row exclusive mode").await.unwrap();
+    assert_eq!(prune(&client, "batch_size => 2").await, (0, 2, 0));
+    assert_eq!(try_sql(&client, refused).await, "P0001", "nothing is left switched off");
+    writer.batch_execute("commit").await.unwrap();
+
+    // While a prune is not committed nobody else changes an attempt.
+    client.batch_execute("begin").await.unwrap();
+    assert_eq!(prune(&client, "batch_size => 2").await, (0, 3, 0), "a message, and two attempts");
+    assert_eq!(try_sql(&writer, &format!("set lock_timeout = '100ms'; {refused}")).await, "55P03");
+    client.batch_execute("savepoint s").await.unwrap();
+    assert_eq!(try_sql(&client, refused).await, "P0001", "in the same transaction");
+    client.batch_execute("rollback to s; commit").await.unwrap();
+
+    assert_eq!(prune(&client, "batch_size => 2").await, (0, 1, 0));
+    assert_eq!(prune(&client, "").await, (0, 0, 0));
+    let left = "select message_id::text from outbox.attempt_rest order by message_id";
+    assert_eq!(texts(&client, left).await, [waiting.to_string(), young.to_string()]);
+    for sql in [refused, "delete from outbox.attempt_rest", "update outbox.attempt_rest set code = 'x'"] {
+        assert_eq!(try_sql(&client, sql).await, "P0001", "{sql}");
+    }
 }

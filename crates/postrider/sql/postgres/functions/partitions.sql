@@ -1,8 +1,9 @@
 -- Partitions of message and attempt, side by side: made ahead of time, dropped when everything in them is history.
 -- Caller: the keeper, `postrider migrate up`, a scheduler.
 
--- Makes the partitions for now and the next `ahead` widths (default: setting.partitions_ahead). Returns how many pairs
--- are new. A range that already has rows in the default partition is left to it.
+-- Makes the partitions for now and the next `ahead` widths (default: setting.partitions_ahead), wherever none is: holes
+-- are filled, one of the far future stops nothing, and a changed width goes on without a gap. Returns how many pairs are
+-- new. A range that already has rows in the default partition is left to it.
 -- Locks: ATTACH takes SHARE UPDATE EXCLUSIVE on the parent, which blocks neither producers nor relays, and ACCESS
 -- EXCLUSIVE on the (empty) default partition, for which it waits setting.prune_lock_wait at most. An advisory lock lets
 -- one caller in; others return 0.
@@ -16,9 +17,9 @@ declare
     v_setting  setting;
     v_width    bigint;
     v_first    bigint;
+    v_covered  tstzmultirange;
     v_from     timestamptz;
     v_to       timestamptz;
-    v_covered  timestamptz;
     v_name     text;
     v_parent   text;
     v_made     integer := 0;
@@ -33,14 +34,18 @@ begin
     end if;
     v_width := extract(epoch from v_setting.partition_width)::bigint;
     v_first := floor(extract(epoch from clock_timestamp()) / v_width)::bigint;
-    -- Where the existing partitions end: a changed width goes on from there without a gap.
-    v_covered := (select max(message_id_time(b.id_to)) from partition_bounds() b);
+    v_covered := (select range_agg(tstzrange(message_id_time(b.id_from), message_id_time(b.id_to)))
+                  from partition_bounds() b);
     perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
-    for n in 0 .. coalesce(make_partitions.ahead, v_setting.partitions_ahead) loop
-        v_from := greatest(to_timestamp((v_first + n) * v_width), v_covered);
-        v_to := to_timestamp((v_first + n + 1) * v_width);
-        continue when v_from >= v_to
-            or exists (select from message_rest m where m.id >= message_id_floor(v_from) and m.id < message_id_floor(v_to))
+    for v_from, v_to in
+        select lower(g.gap), upper(g.gap)
+        from generate_series(v_first, v_first + coalesce(make_partitions.ahead, v_setting.partitions_ahead)) n (slot),
+             unnest(tstzmultirange(tstzrange(to_timestamp(n.slot * v_width), to_timestamp((n.slot + 1) * v_width)))
+                    - coalesce(v_covered, tstzmultirange())) g (gap)
+        order by lower(g.gap)
+    loop
+        continue when exists (select from message_rest m
+                              where m.id >= message_id_floor(v_from) and m.id < message_id_floor(v_to))
             or exists (select from attempt_rest a
                        where a.message_id >= message_id_floor(v_from) and a.message_id < message_id_floor(v_to));
         v_name := to_char(v_from at time zone 'UTC', '"_"YYYYMMDD"_"HH24');
@@ -76,16 +81,17 @@ create or replace function :"schema".partition_bounds()
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select substr(c.relname, length('message') + 1),
-           substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)')::uuid,
-           substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)')::uuid
+           substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM [(]''([0-9a-f-]+)''[)]')::uuid,
+           substring(pg_get_expr(c.relpartbound, c.oid) from 'TO [(]''([0-9a-f-]+)''[)]')::uuid
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'message'::regclass and c.relname ~ '^message_\d{8}_\d\d$'
+    where i.inhparent = 'message'::regclass and c.relname ~ '^message_[0-9]{8}_[0-9]{2}$'
 $$;
 comment on function :"schema".partition_bounds() is 'Internal: partitions of message and the ids each holds.';
 
 -- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
--- partitions row by row, and dedupe keys older than their window whose message has ended.
--- A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default setting.retention.
+-- partitions row by row (rest_deleted: messages and attempts), and dedupe keys older than their window whose message has
+-- ended. A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default
+-- setting.retention.
 -- Locks: ACCESS EXCLUSIVE on both parents for the drop, parents before children like every query. If that cannot be
 -- had within setting.prune_lock_wait, pruning stops there and says how far it got; the next run goes on.
 create or replace function :"schema".prune(older_than_seconds numeric default null, batch_size integer default 10000)
@@ -131,7 +137,6 @@ begin
     -- is waited for, and what it wrote is seen.
     v_lock_timeout := current_setting('lock_timeout');
     perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
-    -- Attempts in the default partition stay: they are append-only and go only with a whole partition.
     if exists (select from message_rest m where m.id < v_keep) then
         begin
             lock table only message, message_rest in access exclusive mode;
@@ -147,6 +152,7 @@ begin
             null;
         end;
     end if;
+    rest_deleted := rest_deleted + prune_rest_attempts(v_keep, prune.batch_size);
     for v_part in select b.* from partition_bounds() b where b.id_to <= v_keep order by b.id_from loop
         continue when undelivered_in(v_part.id_from, v_part.id_to);
         begin
@@ -165,6 +171,46 @@ end
 $$;
 comment on function :"schema".prune(numeric, integer) is
     'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
+
+-- Attempts in the default partition whose message is gone, older than `keep`, at most `batch_size`; how many went. Attempts
+-- of a message that is still there stay: it may be replayed, and its numbers go on.
+-- Attempts are append-only by a trigger, which is off here and on again before anybody else can write: ALTER TABLE locks
+-- the table against writers until the transaction ends, and an error rolls both back. Internal: called by prune, under its
+-- lock_timeout. Locks: SHARE ROW EXCLUSIVE on attempt_rest. Zero: nothing to do, or the lock was not to be had.
+create or replace function :"schema".prune_rest_attempts(keep uuid, batch_size integer)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+    -- Each message is looked up by its id; a hash join would read all of them.
+    set enable_hashjoin = off
+    set enable_mergejoin = off
+    set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_ended    tid[];
+    v_deleted  integer := 0;
+begin
+    if not exists (select from attempt_rest a
+                   where a.message_id < prune_rest_attempts.keep
+                     and not exists (select from message m where m.id = a.message_id)) then
+        return 0;
+    end if;
+    alter table attempt_rest disable trigger attempt_is_append_only;
+    v_ended := array(select a.ctid from attempt_rest a
+                     where a.message_id < prune_rest_attempts.keep
+                       and not exists (select from message m where m.id = a.message_id)
+                     limit prune_rest_attempts.batch_size);
+    delete from attempt_rest a where a.ctid = any (v_ended);
+    get diagnostics v_deleted = row_count;
+    alter table attempt_rest enable trigger attempt_is_append_only;
+    return v_deleted;
+exception when lock_not_available then
+    return 0;
+end
+$$;
+comment on function :"schema".prune_rest_attempts(uuid, integer) is
+    'Internal to prune: removes attempts of the default partition whose message is gone.';
 
 -- Whether some message in this range of ids is pending, leased or dead. Internal.
 create or replace function :"schema".undelivered_in(id_from uuid, id_to uuid)
