@@ -17,6 +17,7 @@ mod orders;
 mod overview;
 mod reading;
 mod replay;
+mod retry_now;
 mod sinks;
 mod state;
 mod sync;

@@ -20,6 +20,7 @@ mod prune;
 mod receive;
 mod relays;
 mod replay;
+mod retry_now;
 mod routes;
 mod run;
 mod serve;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Sinks(sinks::Args),
     Relays(relays::Args),
     Replay(replay::Args),
+    RetryNow(retry_now::Args),
     UnclaimStuck(unclaim_stuck::Args),
     Prune(prune::Args),
     Audit(audit::Args),
@@ -87,6 +89,7 @@ pub(crate) enum Prepared {
     Sinks(sinks::Prepared),
     Relays(relays::Prepared),
     Replay(Box<replay::Prepared>),
+    RetryNow(retry_now::Prepared),
     UnclaimStuck(unclaim_stuck::Prepared),
     Prune(prune::Prepared),
     Audit(audit::Prepared),
@@ -118,6 +121,7 @@ impl Command {
             Self::Sinks(args) => Prepared::Sinks(args.prepare(global)?),
             Self::Relays(args) => Prepared::Relays(args.prepare(global)?),
             Self::Replay(args) => Prepared::Replay(Box::new(args.prepare(global)?)),
+            Self::RetryNow(args) => Prepared::RetryNow(args.prepare(global)?),
             Self::UnclaimStuck(args) => Prepared::UnclaimStuck(args.prepare(global)?),
             Self::Prune(args) => Prepared::Prune(args.prepare(global)?),
             Self::Audit(args) => Prepared::Audit(args.prepare(global)?),
@@ -165,6 +169,7 @@ impl Prepared {
             Self::Sinks(command) => command.run(output).await,
             Self::Relays(command) => command.run(output).await,
             Self::Replay(command) => command.run(output).await,
+            Self::RetryNow(command) => command.run(output).await,
             Self::UnclaimStuck(command) => command.run(output).await,
             Self::Prune(command) => command.run(output).await,
             Self::Audit(command) => command.run(output).await,

@@ -3,6 +3,7 @@
 
 mod entry;
 mod lane;
+mod waiting;
 mod watched;
 
 use std::time::{Duration, SystemTime};
@@ -14,6 +15,9 @@ use uuid::Uuid;
 
 pub use self::entry::Entry;
 pub use self::lane::{LaneFilter, LaneState, LaneStatus};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use self::waiting::LONGEST_LEASE;
+pub use self::waiting::{FutureTimes, WaitingFilter};
 pub use self::watched::{Explanation, Reason, RelayRecord, RelayReport, Sample, SinkReport};
 use crate::error::Error;
 use crate::json;
@@ -55,6 +59,12 @@ pub trait Inspect: Send + Sync {
 
     /// How many dead letters there are of this kind: what a redrive or a discard would take.
     async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error>;
+
+    /// How many deliveries wait for their time: what [`crate::Order::RetryNow`] would take.
+    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error>;
+
+    /// What has a time later than the store's clock, by more than the tolerance.
+    async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error>;
 
     /// What was measured since then, by time and sink: see [`crate::Store::measure`].
     async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error>;

@@ -50,8 +50,9 @@ pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT, MAX_PAGE,
-    MessageDetail, MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
+    FutureTimes, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT,
+    MAX_PAGE, MessageDetail, MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
+    WaitingFilter,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,

@@ -61,6 +61,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/repair_expired_leases.sql"),
     include_str!("../sql/postgres/functions/choose_dead.sql"),
     include_str!("../sql/postgres/functions/redrive.sql"),
+    include_str!("../sql/postgres/functions/retry_now.sql"),
     include_str!("../sql/postgres/functions/discard.sql"),
     include_str!("../sql/postgres/functions/skip.sql"),
     include_str!("../sql/postgres/functions/replay.sql"),

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::inspect::DeadFilter;
+use crate::inspect::{DeadFilter, WaitingFilter};
 use crate::json;
 use crate::store::Route;
 
@@ -35,6 +35,13 @@ pub enum Order {
         /// At most this many.
         at_most: u32,
     },
+    /// pending, due later → pending, due now: what is due next first. Scheduled messages come early.
+    RetryNow {
+        /// Which.
+        which: WaitingFilter,
+        /// At most this many.
+        at_most: u32,
+    },
     /// A parked lane goes on without its dead head, which stays a dead letter.
     Skip {
         /// The sink.
@@ -54,7 +61,7 @@ pub enum Order {
         /// The sink.
         sink: String,
     },
-    /// leased, lease ended or taken longer ago than this → pending or dead.
+    /// leased, lease ended or taken longer ago than this, or in the future → pending or dead.
     UnclaimStuck {
         /// Longer ago than this.
         #[serde(rename = "older_than_seconds", serialize_with = "json::seconds")]
@@ -133,6 +140,7 @@ impl Order {
         match self {
             Self::Redrive { .. } => "redrive",
             Self::Discard { .. } => "discard",
+            Self::RetryNow { .. } => "retry_now",
             Self::Skip { .. } => "skip",
             Self::Replay(_) => "replay",
             Self::Pause { .. } => "pause",

@@ -59,7 +59,8 @@ pub trait Store: Inspect + Send + Sync {
     /// leased, lease ended → pending or dead, with a `ZOMBIE_REQUEUE` attempt. Returns how many.
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error>;
 
-    /// leased, lease ended or taken longer ago than this → pending or dead. For an operator. Returns how many.
+    /// leased, lease ended or taken longer ago than this, or in the future → pending or dead; of zero, every lease. For an
+    /// operator. Returns how many.
     async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error>;
 
     /// dead → pending, with a new attempt budget. `None` means every dead letter (of the sink, if given).

@@ -17,10 +17,10 @@ use crate::store::{Address, Missing, Opened};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
-Every redrive, discard, skip, replay, pause, resume, unclaim-stuck, prune and
-change of a route is written down in the transaction that carries it out, with
-who gave it: user@host here, the token's name in the admin API. So is a message
-that is enqueued over the admin API.
+Every redrive, discard, retry-now, skip, replay, pause, resume, unclaim-stuck,
+prune and change of a route is written down in the transaction that carries it
+out, with who gave it: user@host here, the token's name in the admin API. So is
+a message that is enqueued over the admin API.
 
 Examples:
   postrider audit

@@ -18,11 +18,13 @@ const AFTER_HELP: &str = "\
 What is taken back is pending again, or dead if its attempts are used up; each
 gets an attempt ZOMBIE_REQUEUE. A relay that is alive renews its leases, and ends
 them itself when it dies: this is for one that hangs and renews for ever. What it
-holds may then be delivered twice.
+holds may then be delivered twice. Leases from the future, of a clock that was
+wrong, are taken back as well; 0s takes back every lease.
 
 Examples:
   postrider unclaim-stuck
-  postrider unclaim-stuck --older-than 15m";
+  postrider unclaim-stuck --older-than 15m
+  postrider unclaim-stuck --older-than 0s";
 
 /// Take back what workers have held for too long
 #[derive(Debug, clap::Args)]

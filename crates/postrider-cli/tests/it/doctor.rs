@@ -48,7 +48,7 @@ fn doctor(database: &Database, args: &[&str]) -> Found {
     Found::of(&run(database, &[&["doctor", "--json"], args].concat()))
 }
 
-const CHECKS: [&str; 19] = [
+const CHECKS: [&str; 20] = [
     "version",
     "durability",
     "autovacuum",
@@ -68,6 +68,7 @@ const CHECKS: [&str; 19] = [
     "stuck_leases",
     "late",
     "relays",
+    "future_times",
 ];
 
 #[tokio::test]

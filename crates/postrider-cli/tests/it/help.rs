@@ -41,6 +41,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("sinks_resume", &["sinks", "resume"]),
     ("relays", &["relays"]),
     ("replay", &["replay"]),
+    ("retry_now", &["retry-now"]),
     ("unclaim_stuck", &["unclaim-stuck"]),
     ("prune", &["prune"]),
     ("audit", &["audit"]),

@@ -229,6 +229,27 @@ async fn stuck_claims_are_taken_back_and_history_is_pruned() {
 }
 
 #[tokio::test]
+async fn what_waits_is_made_due() {
+    for Outbox { url, .. } in &outboxes().await {
+        let ids: Vec<String> = (0..3).map(|_| enqueue(url, &["t", "--delay", "1h"])).collect();
+        enqueue(url, &["t"]);
+        assert_eq!(count(url, "due"), 1);
+        assert_eq!(run_at(url, &["retry-now", "--all", "--dry-run"]).ok(), "would make 3 messages due now\n");
+        assert_eq!(run_at(url, &["retry-now", &ids[0]]).ok(), "made 1 message due now\n", "one needs no question");
+        let asked = run_at(url, &["retry-now", "--sink", "default"]);
+        assert_eq!((asked.code, count(url, "due")), (2, 2), "{}", asked.stderr);
+        assert!(asked.stderr.contains("nobody is here to confirm it"), "{}", asked.stderr);
+        let rest = run_at(url, &["retry-now", "--sink", "default", "--yes", "--json"]).json();
+        assert_eq!(rest, json!({"matching": 2, "affected": 2, "dry_run": false}));
+        assert_eq!(run_at(url, &["retry-now", "--all"]).ok(), "nothing waits for its time\n");
+        let wrong = run_at(url, &["retry-now"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains("it is not said which messages"), "{}", wrong.stderr);
+        assert_eq!(last_entry(url)["action"], "retry_now");
+        assert_eq!(count(url, "due"), 4);
+    }
+}
+
+#[tokio::test]
 async fn routes_are_changed_in_the_operators_name() {
     for Outbox { url, .. } in &outboxes().await {
         run_at(url, &["routes", "add", "order.*", "orders", "audit"]).ok();

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use postrider::{AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_ORDER, Order, ReplayOrder, Route};
+use postrider::{AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_ORDER, Order, ReplayOrder, Route, WaitingFilter};
 use uuid::Uuid;
 
 use crate::contract::hand::{ids, message, numbers};
@@ -137,6 +137,7 @@ pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
         ("ann", redrive(0), "at_most must be between 1 and 10000"),
         ("ann", redrive(MAX_ORDER + 1), "at_most must be between 1 and 10000"),
         ("ann", discard(0), "at_most must be between 1 and 10000"),
+        ("ann", Order::RetryNow { which: WaitingFilter::default(), at_most: 0 }, "at_most must be between 1 and 10000"),
         ("ann", Order::Replay(replay(&hand, 0).await), "at_most must be between 1 and 10000"),
         ("ann", Order::Replay(nowhere), "sink must be 1 to 255 bytes"),
         ("ann", Order::Replay(fast), "per_second must be between 1 and 1000000"),
@@ -342,4 +343,46 @@ pub async fn two_operators_redrive_each_once<F: Fixture>() {
     assert_eq!(hand.counts().await, (200, 0, 0));
     let entries = hand.audit(None, 1_000).await.expect("audit");
     assert_eq!(entries.iter().map(|entry| entry.affected).sum::<i64>(), 200);
+}
+
+/// What waits for a retry or for its time is made due, what is due next first: of one message, of one sink, of all. What is
+/// leased and what is dead stays as it is, a lane keeps its order, and attempts go on being counted.
+pub async fn what_waits_is_due_at_once<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.add_route(&Route::new("other", "s")).await.expect("add_route");
+    hand.put(message("other").delay(HOUR)).await;
+    let [later, soon, named] = [3, 2, 4].map(|hours| message("t").delay(HOUR * hours));
+    let put = hand.put_all(&[later, soon, named]).await;
+    let [later, soon, named] = [0, 1, 2].map(|nth| put[nth].message_id);
+    hand.put_lane("parked", 2).await;
+    hand.fail(&hand.take(1).await).await;
+    let lane = hand.put_lane("a", 2).await;
+    hand.retry(&hand.take(2).await, HOUR).await;
+    let retry = |message_ids: Option<Vec<Uuid>>, sink: Option<&str>, at_most| Order::RetryNow {
+        which: WaitingFilter { message_ids, sink: sink.map(str::to_owned) },
+        at_most,
+    };
+    let waiting = WaitingFilter { sink: Some("default".to_owned()), ..WaitingFilter::default() };
+    assert_eq!(hand.count_waiting(&waiting).await.expect("count"), 5, "three that were put, two of a lane");
+    assert_eq!(hand.take(10).await.len(), 0);
+
+    assert_eq!(affected(&hand, &retry(Some(vec![named, Uuid::nil()]), None, 10)).await, 1);
+    assert_eq!(ids(&hand.take(10).await), [named]);
+    assert_eq!(affected(&hand, &retry(Some(vec![named]), None, 10)).await, 0, "it is leased");
+    assert_eq!(affected(&hand, &retry(None, Some("default"), 3)).await, 3, "the lane, and the one that is due next");
+    // A head that failed may go alone, and what stands behind it after it.
+    let mut taken = hand.take(10).await;
+    hand.deliver(&taken).await;
+    taken.extend(hand.take(10).await);
+    let in_lane: Vec<Uuid> = taken.iter().filter(|one| one.lane.is_some()).map(|one| one.message_id).collect();
+    assert_eq!(in_lane, lane, "in order");
+    assert!(taken.iter().any(|one| one.message_id == soon) && taken.len() == 3, "{taken:?}");
+    assert_eq!(hand.attempts(lane[0]).await, ["1 RETRYABLE", "2 DISPATCHED"]);
+    assert!(taken.iter().filter(|one| one.lane.is_some()).all(|one| one.attempt_count == 2), "{taken:?}");
+    assert_eq!(affected(&hand, &retry(None, None, 10)).await, 2, "the last, and the other sink's");
+    assert_eq!(ids(&hand.take(10).await), [later]);
+    assert_eq!(hand.take_from("s", 10).await.len(), 1);
+    assert_eq!(affected(&hand, &retry(None, None, 10)).await, 0, "a parked lane waits for a person");
+    let entry = last_entry(&hand, 5).await;
+    assert_eq!((entry.action.as_str(), entry.affected), ("retry_now", 0));
 }

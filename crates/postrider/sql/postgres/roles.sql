@@ -67,6 +67,7 @@ grant execute on function
     :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text),
     :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz),
     :"schema".write_audit(text, text, jsonb, bigint),
+    :"schema".retry_now(uuid[], text, integer),
     :"schema".unclaim_stuck(numeric),
     :"schema".repair_expired_leases(integer),
     :"schema".configure_sink(text, boolean, text),

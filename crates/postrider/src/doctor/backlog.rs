@@ -2,7 +2,7 @@
 //! reporting. Asks the store; changes nothing.
 
 use crate::doctor::{Finding, Level, Limits, counted, words};
-use crate::inspect::{RelayRecord, SinkStatus};
+use crate::inspect::{FutureTimes, RelayRecord, SinkStatus};
 use crate::store::Store;
 
 /// Looks at what waits and at who works on it.
@@ -17,7 +17,30 @@ pub async fn backlog(store: &dyn Store, limits: &Limits) -> Vec<Finding> {
         Ok(relays) => findings.push(relays_of(&relays, sinks.iter().map(|sink| sink.due).sum())),
         Err(error) => findings.push(Finding::unseen("relays", &error)),
     }
+    findings.push(match store.future_times(limits.clock_skew).await {
+        Ok(found) => future(&found),
+        Err(error) => Finding::unseen("future_times", &error),
+    });
     findings
+}
+
+fn future(found: &FutureTimes) -> Finding {
+    let named = [(found.leases, "lease"), (found.reports, "relay report"), (found.samples, "sample")];
+    let told: Vec<String> = named
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, one)| counted(i64::try_from(*count).unwrap_or(i64::MAX), one))
+        .collect();
+    if told.is_empty() {
+        return Finding::ok("future_times", "no lease, report or sample is from the future");
+    }
+    let seen = format!("from the future of the store's clock: {}", told.join(", "));
+    let why = "the clock was ahead or was set back: leases are held, and nothing is due, until that time has come";
+    let level = if found.leases > 0 { Level::Bad } else { Level::Warning };
+    Finding::new("future_times", level, seen, why).fix(
+        "keep the clock steady (NTP that slews, no steps); postrider unclaim-stuck --older-than 0s frees every lease, \
+         postrider retry-now --all makes what waits due",
+    )
 }
 
 /// Names of the sinks for which something is more than zero, and the sum.

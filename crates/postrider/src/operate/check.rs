@@ -19,6 +19,7 @@ impl Order {
         check_actor(actor)?;
         let (named, at_most) = match self {
             Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
+            Self::RetryNow { which, at_most } => (&which.message_ids, Some(*at_most)),
             Self::Replay(replay) => (&None, Some(replay.at_most)),
             _ => (&None, None),
         };

@@ -9,6 +9,7 @@ mod listen;
 mod operate;
 mod search;
 mod tls;
+mod waiting;
 mod watch;
 
 use std::time::{Duration, SystemTime};

@@ -17,6 +17,7 @@ mod order;
 mod search;
 mod session;
 pub(crate) mod statement;
+mod waiting;
 mod watch;
 
 use std::path::{Path, PathBuf};

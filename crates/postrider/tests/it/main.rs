@@ -5,6 +5,7 @@
 mod support;
 
 mod claim;
+mod clock;
 mod complete;
 mod contract;
 mod costs;

@@ -18,8 +18,8 @@ const RELAY: &str = "abandon add_route claim complete complete_many configure_si
                      sign_off sleep woke";
 const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
                        make_partitions message_id_time prune prune_inbox recent_attempts redrive redrive_matching \
-                       remove_route repair_expired_leases replay replay_batch schema_version skip unclaim_stuck \
-                       write_audit";
+                       remove_route repair_expired_leases replay replay_batch retry_now schema_version skip \
+                       unclaim_stuck write_audit";
 const AUDITOR: &str = "find_messages message_id_time recent_attempts schema_version";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \

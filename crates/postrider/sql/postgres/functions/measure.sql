@@ -7,6 +7,8 @@
 --   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
 --   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
 --   pause, begins setting.sample_reach before its end at most.
+--   Samples from the future, of a clock that was ahead or was set back, are deleted: nothing would be measured until then,
+--   and what they counted is counted again when its time comes.
 -- Reads: the hot table once (see sinks.sql), and the attempts of the interval (attempts_between). Locks: those of
 -- summarize_attempts, until it commits. READ COMMITTED only.
 create or replace function :"schema".measure(batch_size integer default 1000)
@@ -33,7 +35,7 @@ begin
         return false;
     end if;
     select * into v_setting from setting;
-    v_last := (select max(s.at) from sample s);
+    v_last := (select max(s.at) from sample s where s.at <= clock_timestamp());
     v_at := clock_timestamp() - v_setting.sample_lag;
     if v_last > v_at - (v_setting.sample_every - v_setting.sample_lag) then
         return false;
@@ -54,7 +56,7 @@ begin
     delete from sample s
     where s.ctid = any (array(
         select o.ctid from sample o
-        where o.at < v_at - v_setting.sample_retention
+        where o.at < v_at - v_setting.sample_retention or o.at > clock_timestamp()
         order by o.at
         limit measure.batch_size));
     perform summarize_attempts();

@@ -20,7 +20,8 @@ comment on function :"schema".repair_expired_leases(integer) is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
 
 -- For an operator: frees leases that ran out, and leases taken longer ago than the given time even if they are still
--- being renewed. A worker that still holds one is fenced off: its token is no longer valid.
+-- being renewed. Also those taken in the future: the clock was ahead or was set back, and they would stand until then. So 0
+-- frees every lease. A worker that still holds one is fenced off: its token is no longer valid.
 create or replace function :"schema".unclaim_stuck(older_than_seconds numeric)
     returns integer
     language plpgsql security definer
@@ -37,7 +38,7 @@ begin
 end
 $$;
 comment on function :"schema".unclaim_stuck(numeric) is
-    'Frees leases that ran out or were taken longer ago than this; returns how many.';
+    'Frees leases that ran out, or were taken longer ago than this or in the future; returns how many.';
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".end_leases(sink text, message_ids uuid[])
@@ -57,7 +58,7 @@ as $$
 $$;
 comment on function :"schema".end_leases(text, uuid[]) is 'Internal: clears leases that are over.';
 
--- Internal: ends leases that ran out, and those claimed before `claimed_before` if that is given.
+-- Internal: ends leases that ran out, and if `claimed_before` is given those claimed before that or in the future.
 create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
     returns integer
     language plpgsql
@@ -74,7 +75,9 @@ begin
         from (
             select d.sink, d.message_id from delivery d
             where d.lease_expires_at <= v_now
-               or (d.lease_token is not null and d.claimed_at <= end_stale_leases.claimed_before)
+               or (d.lease_token is not null and end_stale_leases.claimed_before is not null
+                   -- The clock of this moment: a claim that was committed since v_now is not of the future.
+                   and (d.claimed_at <= end_stale_leases.claimed_before or d.claimed_at > clock_timestamp()))
             limit end_stale_leases.batch_size
             for update skip locked
         ) s

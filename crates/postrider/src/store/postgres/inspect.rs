@@ -8,11 +8,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
-use super::{PostgresStore, dead, search, watch};
+use super::{PostgresStore, dead, search, waiting, watch};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
+    FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
+    SinkStatus, WaitingFilter,
 };
 use crate::store::{OnDead, Route};
 
@@ -98,6 +99,14 @@ impl Inspect for PostgresStore {
 
     async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
         dead::count_dead(self, filter).await
+    }
+
+    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error> {
+        waiting::count_waiting(self, filter).await
+    }
+
+    async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error> {
+        waiting::future_times(self, tolerance).await
     }
 
     async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error> {

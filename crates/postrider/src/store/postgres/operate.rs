@@ -25,6 +25,12 @@ pub(super) async fn operate(store: &PostgresStore, actor: &str, order: &Order) -
             let verb = if matches!(order, Order::Redrive { .. }) { "redrive" } else { "discard" };
             given.carry_out(&format!("outbox.{verb}_matching({MATCHING})"), &parameters).await
         }
+        Order::RetryNow { which, at_most } => {
+            let call = "outbox.retry_now(message_ids => $4, sink => $5, at_most => $6)";
+            let parameters: [Parameter<'_>; 3] =
+                [(&which.message_ids, Type::UUID_ARRAY), (&which.sink, Type::TEXT), (&int(*at_most), Type::INT4)];
+            given.carry_out(call, &parameters).await
+        }
         Order::Skip { sink, lane } => {
             given.carry_out("outbox.skip(sink => $4, lane => $5)", &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
         }

@@ -4,11 +4,11 @@
 
 use rusqlite::{Row, ToSql, Transaction};
 use serde_json::value::RawValue;
-use uuid::Uuid;
 
 use super::claim::not_json;
 use super::operate::{Letter, NO_LIMIT};
 use super::statement::{all, dead_sql, first, micros_of, sql, time};
+use super::waiting;
 use crate::error::Error;
 use crate::inspect::{AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
 
@@ -22,10 +22,8 @@ struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     fn new(filter: &'a DeadFilter) -> Result<Self, Error> {
-        let digits = |ids: &Vec<Uuid>| -> Vec<String> { ids.iter().map(|id| id.simple().to_string()).collect() };
-        let message_ids = filter.message_ids.as_ref().map(|ids| serde_json::to_string(&digits(ids))).transpose();
         Ok(Self {
-            message_ids: message_ids.map_err(not_json)?,
+            message_ids: waiting::digits(filter.message_ids.as_ref())?,
             died_from: filter.died_from.map(micros_of),
             died_to: filter.died_to.map(micros_of),
             filter,

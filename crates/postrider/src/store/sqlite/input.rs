@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::statement::micros;
 use crate::error::Error;
-use crate::inspect::RelayReport;
+use crate::inspect::{LONGEST_LEASE, RelayReport};
 use crate::lifecycle::{Claim, Completion, Outcome};
 use crate::message::limit;
 use crate::store::Route;
@@ -14,8 +14,6 @@ use crate::store::Route;
 const MOST_CLAIMED: u32 = 10_000;
 /// Most attempts.
 const MOST_ATTEMPTS: u32 = 1_000_000;
-/// The longest lease, and the longest sleep: a day.
-const LONGEST_LEASE: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(366 * 24);
 
 fn refuse(holds: bool, message: &str) -> Result<(), Error> {

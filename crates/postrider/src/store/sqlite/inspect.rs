@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use super::claim::not_json;
 use super::statement::{all, first, sql, time};
-use super::{SqliteStore, dead, search, watch};
+use super::{SqliteStore, dead, search, waiting, watch};
 use crate::error::Error;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample, SinkStatus,
+    FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
+    SinkStatus, WaitingFilter,
 };
 use crate::store::{OnDead, Route};
 
@@ -64,6 +65,15 @@ impl Inspect for SqliteStore {
     async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
         let filter = filter.clone();
         self.reader.run(move |session| session.read(|tx, _| dead::count(tx, &filter))).await
+    }
+
+    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, now| waiting::count(tx, &filter, now))).await
+    }
+
+    async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error> {
+        self.reader.run(move |session| session.read(|tx, now| waiting::future_times(tx, tolerance, now))).await
     }
 
     async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error> {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::session::Session;
 use super::statement::{execute, sql};
-use super::{dead, input, operate};
+use super::{dead, input, operate, waiting};
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::message::Message;
@@ -57,7 +57,7 @@ fn check_input(order: &Order) -> Result<(), Error> {
         Order::UnclaimStuck { older_than } => input::age(*older_than),
         Order::Prune { older_than } => older_than.map_or(Ok(()), input::age),
         Order::AddRoute { route } => input::route(route),
-        Order::Redrive { .. } | Order::Discard { .. } | Order::RemoveRoute { .. } => Ok(()),
+        Order::Redrive { .. } | Order::Discard { .. } | Order::RetryNow { .. } | Order::RemoveRoute { .. } => Ok(()),
     }
 }
 
@@ -67,6 +67,7 @@ fn change(tx: &Transaction<'_>, order: &Order, now: i64) -> Result<Done, Error> 
             operate::redrive_letters(tx, &dead::choose(tx, which, Some(*at_most))?, now)?
         }
         Order::Discard { which, at_most } => operate::discard_letters(tx, &dead::choose(tx, which, Some(*at_most))?)?,
+        Order::RetryNow { which, at_most } => waiting::retry_now(tx, which, *at_most, now)?,
         Order::Skip { sink, lane } => operate::skip(tx, sink, lane)?.into(),
         Order::Replay(replay) => return operate::replay_batch(tx, replay, now),
         Order::Pause { sink } => operate::configure_sink(tx, sink, SinkChange::pause())?.into(),

@@ -64,7 +64,7 @@ struct Line {
 pub(super) async fn measure(store: &SqliteStore) -> Result<bool, Error> {
     let read = store.reader.run(|session| session.read(take)).await?;
     let Some(measurement) = read else { return Ok(false) };
-    store.write(move |session| session.write(|tx, _| write_down(tx, &measurement))).await
+    store.write(move |session| session.write(|tx, now| write_down(tx, &measurement, now))).await
 }
 
 /// `None`: it is too early.
@@ -72,7 +72,9 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
     let times = |row: &Row<'_>| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
     };
-    let Some((last_at, every, lag, reach)) = first(tx, sql!("sample_times"), &[], times)? else { return Ok(None) };
+    let Some((last_at, every, lag, reach)) = first(tx, sql!("sample_times"), &[(":now", &now)], times)? else {
+        return Ok(None);
+    };
     let at = now - lag;
     if last_at.is_some_and(|last| last > at - (every - lag)) {
         return Ok(None);
@@ -89,8 +91,8 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
 }
 
 /// False: somebody else measured while this one was reading.
-fn write_down(tx: &Transaction<'_>, measurement: &Measurement) -> Result<bool, Error> {
-    let last_at: Option<i64> = first(tx, sql!("last_sample"), &[], |row| row.get(0))?.flatten();
+fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Result<bool, Error> {
+    let last_at: Option<i64> = first(tx, sql!("last_sample"), &[(":now", &now)], |row| row.get(0))?.flatten();
     if last_at != measurement.last_at {
         return Ok(false);
     }
@@ -118,7 +120,7 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement) -> Result<bool, E
         ];
         execute(tx, sql!("add_sample"), &line)?;
     }
-    execute(tx, sql!("prune_samples"), &[(":at", &measurement.at), (":batch_size", &PRUNE_BATCH)])?;
+    execute(tx, sql!("prune_samples"), &[(":at", &measurement.at), (":now", &now), (":batch_size", &PRUNE_BATCH)])?;
     Ok(true)
 }
 

@@ -1,0 +1,138 @@
+//! A store's clock that was ahead for a moment, or was set back: leases, due times, samples and reports are from the
+//! future then. The tests move the rows' times instead of the clock, in both stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::doctor::{self, Level, Limits};
+use postrider::{
+    Claim, FutureTimes, Message, Order, PostgresStore, RelayReport, Schema, SqliteStore, Store, WaitingFilter,
+};
+use postrider_testkit::Database;
+use tempfile::TempDir;
+
+/// A store, and how the times of its rows are moved.
+enum Site {
+    Postgres(Box<Database>),
+    Sqlite(TempDir),
+}
+
+impl Site {
+    async fn each() -> [(Self, Arc<dyn Store>); 2] {
+        let database = postrider_testkit::database().await;
+        let url = database.url();
+        let directory = tempfile::tempdir().unwrap();
+        let file = SqliteStore::open(directory.path().join("app.db")).unwrap();
+        [
+            (Self::Postgres(Box::new(database)), Arc::new(PostgresStore::open(&url, Schema::default()).unwrap())),
+            (Self::Sqlite(directory), Arc::new(file)),
+        ]
+    }
+
+    /// All times of these columns become an hour later, as if the clock had been set back.
+    async fn an_hour_later(&self, table: &str, columns: &[&str]) {
+        match self {
+            Self::Postgres(database) => {
+                let moved: Vec<String> =
+                    columns.iter().map(|name| format!("{name} = {name} + interval '1h'")).collect();
+                let sql = format!("update outbox.{table} set {}", moved.join(", "));
+                database.connect().await.batch_execute(&sql).await.unwrap();
+            }
+            Self::Sqlite(directory) => {
+                let moved: Vec<String> = columns.iter().map(|name| format!("{name} = {name} + 3600000000")).collect();
+                let app = rusqlite::Connection::open(directory.path().join("app.db")).unwrap();
+                app.busy_timeout(Duration::from_secs(30)).unwrap();
+                app.execute_batch(&format!("update outbox_{table} set {}", moved.join(", "))).unwrap();
+            }
+        }
+    }
+}
+
+fn message(topic: &str) -> Message {
+    Message::json(topic, &1).unwrap()
+}
+
+/// Leases from the future: the reaper and a patient unclaim know nothing of them, zero frees all, lanes go on.
+#[tokio::test]
+async fn leases_from_the_future_can_be_freed() {
+    for (site, store) in Site::each().await {
+        store.enqueue(&[message("t").lane("a"), message("t").lane("a"), message("t")]).await.unwrap();
+        let claim = Claim { batch_size: 2, ..Claim::new("w") };
+        let held = store.claim(&claim).await.unwrap();
+        assert_eq!(held.len(), 2);
+        let patient = Duration::from_hours(24);
+        assert_eq!(store.unclaim_stuck(patient).await.unwrap(), 0, "a lease of now is left alone");
+        site.an_hour_later("delivery", &["claimed_at", "lease_expires_at"]).await;
+        assert_eq!(store.repair_expired_leases(100).await.unwrap(), 0, "a worker may hold them");
+        assert_eq!(store.unclaim_stuck(patient).await.unwrap(), 2, "nobody can have taken them yet");
+
+        let held = store.claim(&claim).await.unwrap();
+        assert_eq!((held.len(), held[0].attempt_no), (2, 2));
+        site.an_hour_later("delivery", &["claimed_at", "lease_expires_at"]).await;
+        let order = Order::UnclaimStuck { older_than: Duration::ZERO };
+        assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
+        assert_eq!(store.claim(&Claim { batch_size: 10, ..claim }).await.unwrap().len(), 3, "the lane goes on");
+    }
+}
+
+/// Due times from the future, of an enqueue or a retry while the clock was ahead.
+#[tokio::test]
+async fn what_is_due_in_the_future_can_be_made_due() {
+    for (site, store) in Site::each().await {
+        store.enqueue(&[message("t"), message("t").lane("a")]).await.unwrap();
+        site.an_hour_later("delivery", &["due_at"]).await;
+        let claim = Claim { batch_size: 10, ..Claim::new("w") };
+        assert_eq!(store.claim(&claim).await.unwrap().len(), 0);
+        let order = Order::RetryNow { which: WaitingFilter::default(), at_most: 10 };
+        assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
+        assert_eq!(store.claim(&claim).await.unwrap().len(), 2);
+    }
+}
+
+/// Measuring goes on at once, and what stands in the way of the figures is gone.
+#[tokio::test]
+async fn a_sample_from_the_future_does_not_stop_measuring() {
+    for (site, store) in Site::each().await {
+        store.enqueue(&[message("t")]).await.unwrap();
+        assert!(store.measure().await.unwrap());
+        assert!(!store.measure().await.unwrap(), "it is too early");
+        site.an_hour_later("sample", &["at"]).await;
+        assert!(store.measure().await.unwrap());
+        assert!(!store.measure().await.unwrap(), "it is too early again");
+        let samples = store.samples(Duration::from_hours(1)).await.unwrap();
+        assert_eq!(samples.len(), 1, "{samples:?}");
+        assert!(samples[0].at <= store.now().await.unwrap() && samples[0].seconds > 0.0, "{samples:?}");
+    }
+}
+
+/// The doctor sees each kind of time from the future, and says what to do.
+#[tokio::test]
+async fn the_doctor_sees_times_from_the_future() {
+    for (site, store) in Site::each().await {
+        let look = async || {
+            let found = doctor::backlog(&*store, &Limits::default()).await;
+            found.into_iter().find(|finding| finding.check == "future_times").unwrap()
+        };
+        store.enqueue(&[message("t")]).await.unwrap();
+        let longest = Claim { lease: Duration::from_hours(24), ..Claim::new("w") };
+        assert_eq!(store.claim(&longest).await.unwrap().len(), 1);
+        assert!(store.measure().await.unwrap());
+        let every = Duration::from_secs(10);
+        let report = RelayReport { worker_id: "w".to_owned(), version: "1".to_owned(), every, sinks: Vec::new() };
+        store.report(&report).await.unwrap();
+        assert_eq!((look().await.level, look().await.seen.contains("no lease")), (Level::Ok, true));
+
+        site.an_hour_later("sample", &["at"]).await;
+        assert_eq!((look().await.level, look().await.seen.ends_with(": 1 sample")), (Level::Warning, true));
+        site.an_hour_later("relay", &["reported_at"]).await;
+        assert!(look().await.seen.ends_with(": 1 relay report, 1 sample"));
+        site.an_hour_later("delivery", &["lease_expires_at"]).await;
+        let found = look().await;
+        assert_eq!(found.level, Level::Bad, "a lease that ends in 25 hours");
+        let fix = found.fix.unwrap();
+        assert!(fix.contains("unclaim-stuck --older-than 0s") && fix.contains("retry-now --all"), "{fix}");
+        site.an_hour_later("delivery", &["claimed_at"]).await;
+        let all = store.future_times(Duration::ZERO).await.unwrap();
+        assert_eq!(all, FutureTimes { leases: 1, reports: 1, samples: 1 });
+    }
+}
