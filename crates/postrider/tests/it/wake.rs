@@ -9,7 +9,7 @@ use postrider_testkit::Database;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use crate::support::{claim, claim_expired, complete, enqueue, enqueue_plain, fresh, mark_delivered, number};
+use crate::support::{claim, claim_expired, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, try_sql};
 
 /// A connection that listens on one channel.
 struct Ear {
@@ -217,4 +217,31 @@ async fn another_schema_has_its_own_channel() {
     assert_eq!((ear.heard().await, second.heard().await), (1, 0));
     client.batch_execute("select \"Mail_2\".sleep('w', 60); select \"Mail_2\".enqueue('t', '1')").await.unwrap();
     assert_eq!((ear.heard().await, second.heard().await), (0, 1));
+}
+
+/// A transaction that has notified cannot be prepared: PostgreSQL says so. A producer with two-phase commit sets
+/// `postrider.notify` to off, and the poll of whoever sleeps finds its message.
+#[tokio::test]
+async fn a_producer_may_commit_in_two_phases() {
+    let cluster = postrider_testkit::Cluster::start_with(&[("max_prepared_transactions", "5")]).await;
+    let database = cluster.database().await;
+    let (client, relay) = (database.connect().await, database.connect().await);
+    relay.batch_execute("select outbox.sleep('w', 600)").await.unwrap();
+    let prepare = |set: &str| format!("begin; {set} select outbox.enqueue('t', '1'); prepare transaction 'two'");
+    assert_eq!(try_sql(&client, &prepare("")).await, "0A000", "it has executed NOTIFY");
+    client.batch_execute("rollback").await.unwrap();
+    for quiet in ["off", "false"] {
+        client.batch_execute(&prepare(&format!("set local postrider.notify = {quiet};"))).await.unwrap();
+        assert_eq!(number(&relay, "select count(*) from outbox.claim('w', 10, 60)").await, 0, "not committed yet");
+        client.batch_execute("commit prepared 'two'").await.unwrap();
+        assert_eq!(number(&relay, "select count(*) from outbox.claim('w', 10, 60)").await, 1);
+    }
+    // The setting was that transaction's; whatever else it says, sleepers are notified.
+    for loud in ["", "set local postrider.notify = on;", "set local postrider.notify = '';"] {
+        assert_eq!(try_sql(&client, &prepare(loud)).await, "0A000", "{loud}");
+        client.batch_execute("rollback").await.unwrap();
+    }
+    relay.batch_execute("select outbox.woke('w')").await.unwrap();
+    client.batch_execute(&prepare("")).await.unwrap();
+    client.batch_execute("rollback prepared 'two'").await.unwrap();
 }

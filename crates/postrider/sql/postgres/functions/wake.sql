@@ -34,17 +34,20 @@ as $$
 $$;
 comment on function :"schema".woke(text) is 'A relay says that it is awake: producers need not notify it.';
 
--- Internal: called by whatever makes something due: enqueue, release, repair, redrive, discard, skip,
--- replay, resume. The channel is `<schema>.due`.
+-- Internal: called by whatever makes something due: enqueue, release, repair, retry_now, redrive, discard, skip,
+-- replay, resume. The channel is `<schema>.due`. A transaction that has notified cannot be prepared (0A000), so a producer
+-- with two-phase commit says `set local postrider.notify = off`: the sleepers' polls find its messages.
 create or replace function :"schema".notify_sleepers()
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin
-    if exists (select from sleeper s where s.until > clock_timestamp()) then
+    if coalesce(lower(current_setting('postrider.notify', true)), '') not in ('off', 'false', 'no', '0')
+       and exists (select from sleeper s where s.until > clock_timestamp())
+    then
         perform pg_notify(schema_name() || '.due', '');
     end if;
 end
 $$;
-comment on function :"schema".notify_sleepers() is 'Notifies the channel <schema>.due if some relay sleeps.';
+comment on function :"schema".notify_sleepers() is 'Notifies the channel <schema>.due if some relay sleeps, unless postrider.notify is off.';
