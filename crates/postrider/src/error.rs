@@ -288,7 +288,7 @@ pub enum InvalidMessage {
         sequence_id: i64,
     },
     /// A time or delay that the database cannot hold.
-    #[error("{field} is out of range")]
+    #[error("{field} is out of range: times are in the years 1 to 9999, a delay is at most 100 years")]
     TimeOutOfRange {
         /// Which field.
         field: &'static str,

@@ -184,12 +184,12 @@ impl Message {
         }
         self.check_headers()?;
         self.check_content()?;
-        if let Due::After(delay) = self.due
-            && delay.as_secs() > limit::DELAY_SECONDS
-        {
-            return Err(InvalidMessage::TimeOutOfRange { field: "delay" });
-        }
-        Ok(())
+        let out_of_range = match self.due {
+            Due::After(delay) if delay.as_secs() > limit::DELAY_SECONDS => Some("delay"),
+            Due::At(due_at) if !is_in_years_1_to_9999(due_at) => Some("due_at"),
+            _ => self.occurred_at.filter(|time| !is_in_years_1_to_9999(*time)).map(|_| "occurred_at"),
+        };
+        out_of_range.map_or(Ok(()), |field| Err(InvalidMessage::TimeOutOfRange { field }))
     }
 
     fn check_headers(&self) -> Result<(), InvalidMessage> {
@@ -236,6 +236,19 @@ pub(crate) fn check_name(field: &'static str, name: &str, max: usize) -> Result<
     Ok(())
 }
 
+/// From 1970 to the beginning of the year 10000.
+const UNTIL_YEAR_10000: Duration = Duration::from_hours(70_389_528);
+/// From the beginning of the year 1 to 1970.
+const SINCE_YEAR_1: Duration = Duration::from_hours(17_259_888);
+
+/// Other years have no RFC 3339 text, which is what receivers get.
+fn is_in_years_1_to_9999(time: SystemTime) -> bool {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => after < UNTIL_YEAR_10000,
+        Err(before) => before.duration() <= SINCE_YEAR_1,
+    }
+}
+
 /// The key begins with the tenant id, hyphenated or plain, in lower case, and "/".
 fn belongs_to(key: &str, tenant_id: Uuid) -> bool {
     [tenant_id.hyphenated().to_string(), tenant_id.simple().to_string()]
@@ -280,6 +293,14 @@ mod tests {
             (message().header("", "x"), InvalidMessage::Empty { field: "header name" }),
             (message().header("h", "\0"), InvalidMessage::Nul { field: "header" }),
             (message().delay(Duration::MAX), InvalidMessage::TimeOutOfRange { field: "delay" }),
+            (
+                message().due_at(SystemTime::UNIX_EPOCH + UNTIL_YEAR_10000),
+                InvalidMessage::TimeOutOfRange { field: "due_at" },
+            ),
+            (
+                message().occurred_at(SystemTime::UNIX_EPOCH - SINCE_YEAR_1 - Duration::from_nanos(1)),
+                InvalidMessage::TimeOutOfRange { field: "occurred_at" },
+            ),
             (Message::json("t", "\0").unwrap(), InvalidMessage::Nul { field: "payload" }),
             (
                 Message::bytes("t", vec![0; limit::CONTENT_BYTES + 1], "x/y"),

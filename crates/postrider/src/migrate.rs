@@ -30,8 +30,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "watch", sql: include_str!("../sql/postgres/migrations/0004_watch.sql") },
 ];
 
-/// Nothing that somebody put into `public` is called by a migration.
-const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp";
+/// Nothing that somebody put into `public` is called by a migration, and a backslash is a backslash.
+const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp;\nset local standard_conforming_strings = on";
 
 /// In the order they are created: SQL functions need what they call.
 const FUNCTIONS: &[&str] = &[

@@ -48,11 +48,12 @@ fn doctor(database: &Database, args: &[&str]) -> Found {
     Found::of(&run(database, &[&["doctor", "--json"], args].concat()))
 }
 
-const CHECKS: [&str; 20] = [
+const CHECKS: [&str; 21] = [
     "version",
     "durability",
     "autovacuum",
     "clock",
+    "isolation",
     "schema",
     "functions",
     "old_transaction",
@@ -127,6 +128,17 @@ async fn prepared_transactions_slots_and_settings_are_found() {
     let found = doctor(&database, &["--old-transaction", "0s"]);
     found.is_ok("prepared_transaction");
     found.is_ok("replication");
+}
+
+#[tokio::test]
+async fn another_isolation_than_read_committed_is_found() {
+    let database = database().await;
+    let name = database.name();
+    sql(&database, &format!("alter database {name} set default_transaction_isolation = 'repeatable read'")).await;
+    let found = doctor(&database, &[]);
+    let (level, seen, fix) = found.trouble("isolation");
+    assert!(level == "warning" && seen.contains("\"repeatable read\""), "{seen}");
+    assert!(fix.contains("read committed"), "{fix}");
 }
 
 #[tokio::test]

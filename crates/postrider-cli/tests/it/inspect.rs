@@ -67,7 +67,7 @@ async fn a_message_on_its_way_and_a_delivered_one() {
     assert_eq!(sql(&database, leased).await, sent);
     let shown = run(&database, &["show", sent]).ok();
     assert!(shown.contains("now ○ default  leased, attempt 1 by relay-1, 9m "), "{shown}");
-    sql(&database, "select outbox.mark_delivered(lease_token, array[message_id]) from outbox.in_flight").await;
+    sql(&database, "select outbox.mark_delivered(lease_token, array[message_id]) from outbox.delivery where lease_token is not null").await;
     let shown = run(&database, &["show", sent]).ok();
     assert!(shown.contains("attempt 1  DISPATCHED") && shown.contains("now ○ delivered"), "{shown}");
     assert!(run(&database, &["list", "--state", "delivered"]).ok().contains(sent));

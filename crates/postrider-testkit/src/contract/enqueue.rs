@@ -133,6 +133,8 @@ pub async fn a_batch_is_written_as_a_whole<F: Fixture>() {
 pub async fn limits_are_refused<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let long = "x".repeat(256);
+    let year_10000 = SystemTime::UNIX_EPOCH + Duration::from_hours(70_389_528);
+    let before_year_1 = SystemTime::UNIX_EPOCH - Duration::from_secs(62_135_596_801);
     let cases: Vec<(Message, InvalidMessage)> = vec![
         (message(&long), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
         (message("t").namespace(""), InvalidMessage::Empty { field: "namespace" }),
@@ -143,6 +145,9 @@ pub async fn limits_are_refused<F: Fixture>() {
         ),
         (message("t").priority(101), InvalidMessage::Priority { priority: 101, min: -100, max: 100 }),
         (message("t").delay(Duration::MAX), InvalidMessage::TimeOutOfRange { field: "delay" }),
+        (message("t").occurred_at(year_10000), InvalidMessage::TimeOutOfRange { field: "occurred_at" }),
+        (message("t").due_at(year_10000), InvalidMessage::TimeOutOfRange { field: "due_at" }),
+        (message("t").occurred_at(before_year_1), InvalidMessage::TimeOutOfRange { field: "occurred_at" }),
     ];
     for (wrong, expected) in cases {
         match hand.enqueue(&[wrong]).await {

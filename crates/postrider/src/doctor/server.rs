@@ -44,6 +44,7 @@ pub(super) async fn server(store: &PostgresStore, limits: &Limits) -> Vec<Findin
         let setting = |name: &str| row.try_get::<_, String>(name);
         findings.extend(durability(&setting("fsync")?, &setting("full_page_writes")?, &setting("synchronous_commit")?));
         findings.extend(autovacuum(&setting("autovacuum")?, &setting("track_counts")?));
+        findings.push(isolation(&setting("isolation")?));
         findings.push(clock(row.try_get("now")?, asked, took, limits.clock_skew));
         Ok(findings)
     };
@@ -99,6 +100,16 @@ fn autovacuum(autovacuum: &str, track_counts: &str) -> Vec<Finding> {
             .fix(format!("alter system set {name} = on; select pg_reload_conf()"))
     };
     off.iter().map(finding).collect()
+}
+
+fn isolation(level: &str) -> Finding {
+    if level == "read committed" {
+        return Finding::ok("isolation", "transactions are READ COMMITTED unless they say otherwise");
+    }
+    let seen = format!("the database's default_transaction_isolation is {level:?}");
+    let why = "claim, prune, measure and replay need READ COMMITTED: called by hand they fail with 25001";
+    Finding::new("isolation", Level::Warning, seen, why)
+        .fix("alter database … set default_transaction_isolation = 'read committed', or begin isolation level read committed")
 }
 
 /// The database answered some time between the question and the answer: only what is beyond that is a difference.

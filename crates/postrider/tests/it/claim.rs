@@ -103,7 +103,8 @@ async fn a_lease_is_visible() {
         .await
         .unwrap();
     assert_eq!(row.get::<_, String>(0), "worker-7");
-    assert_eq!(row.get::<_, Uuid>(1), held[0].token);
+    // A token is a right: whoever may look sees enough of it to tell leases apart.
+    assert_eq!(row.get::<_, String>(1), held[0].token.to_string()[..8]);
     assert_eq!((row.get::<_, i32>(2), row.get::<_, bool>(3), row.get::<_, bool>(4)), (1, false, true));
     mark_delivered(&client, &held).await;
     assert_eq!(number(&client, "select count(*) from outbox.in_flight").await, 0);

@@ -307,3 +307,36 @@ async fn no_superuser_is_needed() {
     let shop = database.connect_as("shop").await;
     shop.query_one("select * from outbox.enqueue('t', '1')", &[]).await.unwrap();
 }
+
+/// A database whose strings still take a backslash for an escape: everything is made there, and works.
+#[tokio::test]
+async fn backslashes_that_escape_break_nothing() {
+    let (database, client) = empty().await;
+    let old_strings = format!("alter database \"{}\" set standard_conforming_strings = off", database.name());
+    client.batch_execute(&old_strings).await.unwrap();
+    let mut client = database.connect().await;
+    assert_eq!(texts(&client, "show standard_conforming_strings").await, ["off"]);
+    migrate::up(&mut client, &outbox()).await.unwrap();
+    assert_eq!(texts(&client, "show standard_conforming_strings").await, ["off"], "the session's own");
+    assert_eq!(number(&client, "select outbox.make_partitions(9)").await, 2);
+    assert_eq!(number(&client, "select outbox.make_partitions(9)").await, 0, "it sees those that are there");
+    client.batch_execute("select outbox.add_route('s', '50%_off*'); select outbox.add_route('b', '%')").await.unwrap();
+    enqueue(&client, "50%_off.now", "").await;
+    enqueue(&client, "50xx_off.now", "").await;
+    assert_eq!(texts(&client, "select sink from outbox.delivery order by 1").await, ["default", "s"]);
+    assert_eq!(number(&client, "select count(*) from outbox.claim('w', 10, 60, sink => 's')").await, 1);
+    let old = "create table outbox.message_20200101_00 partition of outbox.message for values from \
+               (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00')); \
+               create table outbox.attempt_20200101_00 partition of outbox.attempt for values from \
+               (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00'))";
+    client.batch_execute(old).await.unwrap();
+    assert_eq!(number(&client, "select partitions_dropped from outbox.prune()").await, 1);
+    let store = PostgresStore::connect(&database.url(), outbox()).await.unwrap();
+    let found = postrider::doctor::postgres(&store, &postrider::doctor::Limits::default()).await;
+    let partitions = found.iter().find(|finding| finding.check == "partitions").unwrap();
+    assert_eq!(partitions.level, postrider::doctor::Level::Ok, "{partitions:?}");
+    let (other, _) = empty().await;
+    let script = format!("set standard_conforming_strings = off;\n{}", migrate::script(&outbox()));
+    let script = psql(&other, &script).await;
+    assert!(script.status.success(), "{}", script.stderr);
+}

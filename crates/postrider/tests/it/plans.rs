@@ -65,8 +65,8 @@ async fn assert_intended_indexes(client: &Client, when: &str) {
 }
 
 /// Delivers all that is held.
-const DELIVER: &str =
-    "select outbox.mark_delivered(lease_token, array_agg(message_id)) from outbox.in_flight group by lease_token";
+const DELIVER: &str = "select outbox.mark_delivered(lease_token, array_agg(message_id)) from outbox.delivery \
+     where lease_token is not null group by lease_token";
 
 /// Pages that this claim of 100 touches.
 async fn claim_pages(client: &Client, arguments: &str) -> i64 {

@@ -164,6 +164,10 @@ async fn plain_sql_enqueues() {
         "(topic, payload, headers) values ('t', '1', '{\"a\": 1}')",
         "(topic, payload, due_at, delay_us) values ('t', '1', 1, 1)",
         "(topic, payload, delay_us) values ('t', '1', -1)",
+        "(topic, payload, due_at) values ('t', '1', 9223372036854775807)",
+        "(topic, payload, due_at) values ('t', '1', 253402300800000000)",
+        "(topic, payload, occurred_at) values ('t', '1', 253402300800000000)",
+        "(topic, payload, occurred_at) values ('t', '1', -62135596800000001)",
         "(topic, payload, tenant_id) values ('t', '1', x'00')",
         "(topic, payload, tenant_id, dedupe_key) values ('t', '1', randomblob(16), 'k')",
         "(topic, payload, lane) values ('t', '1', '')",
@@ -348,6 +352,11 @@ async fn views_are_for_people() {
     assert_eq!(text("select message_id from outbox_messages where tenant_id is not null"), id.to_string());
     assert_eq!(text("select tenant_id from outbox_messages where lane = 'a'"), tenant.to_string());
     assert_eq!(text("select claimed_by || ' ' || message_id from outbox_in_flight"), format!("w {id}"));
+    assert_eq!(
+        text("select lease_token from outbox_in_flight"),
+        held[0].lease_token.0.to_string()[..8],
+        "a token is a right"
+    );
     assert_eq!(text("select lane || ' ' || state from outbox_lanes"), "a leased");
     assert_eq!(text("select reason || ' ' || last_error_code from outbox_dead_letters"), "FAILED E1");
     assert_eq!(text("select state || ' ' || attempt_no from outbox_attempts"), "FAILED 1");

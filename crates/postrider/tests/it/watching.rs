@@ -179,7 +179,7 @@ async fn a_lane_shows_the_error_of_its_head() {
     let held = claim(&client, "w", 1).await;
     complete(&client, "w", &held[0], "FAILED").await.unwrap();
     let fail = "select outbox.complete(message_id, lease_token, 'w', 'FAILED', error_code => 'E2', error_message => 'no') \
-                from outbox.in_flight";
+                from outbox.delivery";
     client.batch_execute("select outbox.redrive(all_dead => true)").await.unwrap();
     claim(&client, "w", 1).await;
     client.query(fail, &[]).await.unwrap();

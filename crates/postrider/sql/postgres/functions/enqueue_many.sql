@@ -99,6 +99,8 @@ begin
             then array['content_type must be 1 to 255 bytes of text', 'For example application/avro.']
         when not isfinite(i.due_at) or not isfinite(i.occurred_at)
             then array['due_at and occurred_at must be finite', 'Give a time.']
+        when least(i.due_at, i.occurred_at) < '0001-01-01 00:00+00' or greatest(i.due_at, i.occurred_at) >= '10000-01-01 00:00+00'
+            then array['due_at and occurred_at must be in the years 1 to 9999', 'Other times have no text that receivers understand.']
         when i.due_at is not null and i.delay_seconds is not null
             then array['give due_at or delay_seconds, not both', 'A delay counts from this transaction.']
         when not (i.delay_seconds >= 0 and i.delay_seconds <= 3155760000)

@@ -196,8 +196,10 @@ create table :"schema".route (
     namespace   text collate "C" not null,
     topic       text collate "C" not null,
     sink        text collate "C" not null,
+    -- chr(92) is a backslash, which means something else in databases without standard_conforming_strings.
     topic_like  text collate "C" not null generated always as (
-        replace(replace(replace(replace(topic, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
+        replace(replace(replace(replace(topic, chr(92), chr(92) || chr(92)), '%', chr(92) || '%'), '_', chr(92) || '_'),
+                '*', '%')
     ) stored,
     constraint route_pk primary key (namespace, topic, sink),
     constraint route_is_short_text check (

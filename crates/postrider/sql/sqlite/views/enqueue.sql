@@ -38,6 +38,9 @@ begin
     select raise(abort, 'headers must be a JSON object whose values are strings')
     where new.headers is not null and exists (select 1 from json_each(new.headers) h where h.type <> 'text');
     select raise(abort, 'give due_at or delay_us, not both') where new.due_at is not null and new.delay_us is not null;
+    select raise(abort, 'due_at and occurred_at must be in the years 1 to 9999')
+    where not (coalesce(new.due_at, 0) between -62135596800000000 and 253402300799999999
+               and coalesce(new.occurred_at, 0) between -62135596800000000 and 253402300799999999);
     select raise(abort, 'delay_us must be between 0 and 3155760000000000 (100 years)')
     where not (new.delay_us between 0 and 3155760000000000);
 
