@@ -84,6 +84,7 @@ impl ExitCode {
             Error::SqliteOpen { .. } => {
                 (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
             }
+            Error::SqliteFileGone { .. } => (Self::Unreachable, None),
             Error::Denied { .. } => (Self::Denied, None),
             _ => (Self::Failure, None),
         }

@@ -127,6 +127,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// The SQLite file was deleted or replaced while it was open.
+    #[error(
+        "the SQLite file {path} was deleted, or another file is in its place: this process still has the old one open, \
+         where nobody else writes. Put the old file back, or restart this process to use what is there now"
+    )]
+    SqliteFileGone {
+        /// The file.
+        path: String,
+    },
+
     /// Another connection kept SQLite's write lock for longer than this one waits.
     #[error(
         "the SQLite database is busy: another connection has kept a transaction open for too long. End it sooner; and \
@@ -177,7 +187,7 @@ impl Error {
     #[must_use]
     pub fn is_an_answer(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::CannotListen { .. } => false,
+            Self::Connect { .. } | Self::CannotListen { .. } | Self::SqliteFileGone { .. } => false,
             #[cfg(feature = "tokio-postgres")]
             Self::Postgres(driver) => driver.as_db_error().is_some(),
             _ => true,

@@ -11,7 +11,7 @@ use crate::doctor::{Finding, Level, counted};
 
 /// How long a look waits for others that write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A write-ahead log that was never cut back: somebody reads for ever. The store cuts it back to 64 MiB.
+/// A write-ahead log that was never cut back: somebody reads for ever. The store cuts it back after 16 MiB.
 const LONG_LOG_BYTES: u64 = 256 * 1024 * 1024;
 /// Faults that `quick_check` tells at most.
 const MAX_FAULTS: u32 = 10;

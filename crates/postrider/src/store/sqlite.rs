@@ -7,6 +7,7 @@ mod claim;
 mod complete;
 mod dead;
 mod entries;
+mod file;
 pub(crate) mod input;
 mod inspect;
 mod listen;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use self::file::OpenFile;
 use self::session::{Session, Thread};
 use self::statement::sql;
 use crate::enqueue::{self, Enqueued};
@@ -49,6 +51,7 @@ pub struct SqliteStore {
     path: Arc<Path>,
     writer: Thread,
     reader: Thread,
+    file: OpenFile,
 }
 
 impl SqliteStore {
@@ -60,10 +63,11 @@ impl SqliteStore {
         let path = path.as_ref();
         let mut connection = open::open(path)?;
         migrate(&mut connection)?;
+        let file = OpenFile::new(path);
         let reader = open::open(path)?;
         reader.pragma_update(None, "query_only", true)?;
         let start = |name: &str, connection| {
-            Thread::start(name, connection).map_err(|error| Error::SqliteOpen {
+            Thread::start(name, connection, Some(file.clone())).map_err(|error| Error::SqliteOpen {
                 path: path.display().to_string(),
                 reason: format!("the system gave no thread for it: {error}"),
             })
@@ -72,6 +76,7 @@ impl SqliteStore {
             path: path.into(),
             writer: start("postrider-writer", connection)?,
             reader: start("postrider-reader", reader)?,
+            file: file.clone(),
         })
     }
 
@@ -256,8 +261,8 @@ impl Store for SqliteStore {
     }
 
     async fn listen(&self) -> Result<Box<dyn Listener>, Error> {
-        let path = self.path.clone();
-        let listener = self.reader.run(move |_| listen::SqliteListener::new(open::open(&path)?)).await?;
+        let (path, file) = (self.path.clone(), self.file.clone());
+        let listener = self.reader.run(move |_| listen::SqliteListener::new(open::open(&path)?, file)).await?;
         Ok(Box::new(listener))
     }
 

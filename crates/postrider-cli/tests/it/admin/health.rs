@@ -31,6 +31,19 @@ async fn readiness_asks_the_database_and_liveness_does_not() {
     until("it is ready again", async || server.get("/api/ready").await.status == 200).await;
 }
 
+/// An SQLite file that is deleted under a relay: the relay says so, and is not ready.
+#[tokio::test]
+async fn a_file_that_was_deleted_is_not_ready() {
+    let [_, outbox] = outboxes().await;
+    let server = Server::run(&outbox, &[]);
+    assert_eq!(server.get("/api/ready").await.ok(), json!({"status": "ready"}));
+    std::fs::remove_file(outbox.url.strip_prefix("sqlite:").unwrap()).unwrap();
+    let gone = server.get("/api/ready").await;
+    assert_eq!(gone.status, 503);
+    assert!(gone.text.contains("was deleted, or another file is in its place"), "{}", gone.text);
+    server.hear("was deleted, or another file is in its place");
+}
+
 /// A store that hangs is not waited for: its answer comes within the bound, and says so.
 #[tokio::test]
 async fn readiness_does_not_hang() {

@@ -4,7 +4,8 @@
 --
 -- Ids are UUIDs as 16 bytes. Times are microseconds since 1970 by SQLite's own clock (which counts milliseconds).
 -- 9223372036854775807 as a due time is never: a dead lane head that parks its lane.
--- Lengths are measured in bytes by a cast to blob, which every version of SQLite understands.
+-- Lengths are measured in bytes by a cast to blob, which every version of SQLite understands. A rule about what may be null
+-- says so itself: what functions say about NULL differs from version to version.
 
 -- One row: what an operator may tune, so that no statement carries a literal duration.
 create table outbox_setting (
@@ -38,22 +39,24 @@ create table outbox_message (
     body          blob,
     constraint message_pk primary key (id),
     constraint message_id_is_a_uuid check (length(id) = 16),
-    constraint message_tenant_id_is_a_uuid check (length(tenant_id) = 16),
+    constraint message_tenant_id_is_a_uuid check (tenant_id is null or length(tenant_id) = 16),
     constraint message_has_payload_or_body check ((payload is null) <> (body is null)),
-    constraint message_payload_is_json check (json_valid(payload)),
+    constraint message_payload_is_json check (payload is null or json_valid(payload)),
     constraint message_content_is_bounded
         check (coalesce(length(cast(payload as blob)), length(body)) <= 16777216),
     constraint message_namespace_is_short_text check (namespace <> '' and length(cast(namespace as blob)) <= 255),
     constraint message_topic_is_short_text check (topic <> '' and length(cast(topic as blob)) <= 255),
-    constraint message_lane_is_short_text check (lane <> '' and length(cast(lane as blob)) <= 255),
-    constraint message_dedupe_key_is_short_text check (dedupe_key <> '' and length(cast(dedupe_key as blob)) <= 512),
+    constraint message_lane_is_short_text check (lane is null or (lane <> '' and length(cast(lane as blob)) <= 255)),
+    constraint message_dedupe_key_is_short_text
+        check (dedupe_key is null or (dedupe_key <> '' and length(cast(dedupe_key as blob)) <= 512)),
     constraint message_content_type_is_short_text
-        check (content_type <> '' and length(cast(content_type as blob)) <= 255),
+        check (content_type is null or (content_type <> '' and length(cast(content_type as blob)) <= 255)),
     constraint message_priority_is_bounded check (priority between -100 and 100),
     constraint message_lane_has_sequence check ((lane is null) = (sequence_id is null)),
-    constraint message_sequence_starts_at_one check (sequence_id >= 1),
+    constraint message_sequence_starts_at_one check (sequence_id is null or sequence_id >= 1),
     constraint message_headers_is_object
-        check (json_valid(headers) and json_type(headers) = 'object' and length(cast(headers as blob)) <= 65536)
+        check (headers is null or (json_valid(headers) and json_type(headers) = 'object'
+                                   and length(cast(headers as blob)) <= 65536))
 ) strict;
 
 -- One message on its way to one sink: the hot table. Rows are tiny and gone when the delivery ends.
@@ -118,7 +121,7 @@ create table outbox_attempt (
     constraint attempt_pk primary key (message_id, sink, attempt_no),
     constraint attempt_state_is_known check (state in ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE')),
     constraint attempt_no_starts_at_one check (attempt_no >= 1),
-    constraint attempt_latency_is_not_negative check (latency_ms >= 0)
+    constraint attempt_latency_is_not_negative check (latency_ms is null or latency_ms >= 0)
 ) strict, without rowid;
 -- Always written at its end; lets the status view read the last minutes only.
 create index outbox_attempt_completed on outbox_attempt (completed_at, sink, state);

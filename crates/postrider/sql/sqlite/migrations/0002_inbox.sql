@@ -21,9 +21,9 @@ create table outbox_inbox (
     constraint inbox_event_id_is_a_uuid check (length(event_id) = 16),
     constraint inbox_tenant_is_a_uuid_or_empty check (length(tenant) in (0, 16)),
     constraint inbox_source_is_short_text check (length(cast(source as blob)) <= 255),
-    constraint inbox_lane_is_short_text check (lane <> '' and length(cast(lane as blob)) <= 255),
+    constraint inbox_lane_is_short_text check (lane is null or (lane <> '' and length(cast(lane as blob)) <= 255)),
     constraint inbox_lane_has_sequence check ((lane is null) = (sequence_id is null)),
-    constraint inbox_sequence_starts_at_one check (sequence_id >= 1)
+    constraint inbox_sequence_starts_at_one check (sequence_id is null or sequence_id >= 1)
 ) strict, without rowid;
 -- What is past its retention stands in front.
 create index outbox_inbox_by_age on outbox_inbox (received_at);

@@ -7,21 +7,27 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 
+use super::file::OpenFile;
 use crate::error::Error;
 use crate::store::Listener;
 
 /// Between two looks: a hundredth of a second is soon enough for a person, and rare enough for a battery.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Looks between two looks at whether the file is still there: a second.
+const LOOKS_BETWEEN_CHECKS: u32 = 100;
+
 pub(super) struct SqliteListener {
     connection: Connection,
+    file: OpenFile,
     heard_version: i64,
+    looks: u32,
 }
 
 impl SqliteListener {
-    pub(super) fn new(connection: Connection) -> Result<Self, Error> {
+    pub(super) fn new(connection: Connection, file: OpenFile) -> Result<Self, Error> {
         let heard_version = version(&connection)?;
-        Ok(Self { connection, heard_version })
+        Ok(Self { connection, file, heard_version, looks: 0 })
     }
 }
 
@@ -29,6 +35,10 @@ impl SqliteListener {
 impl Listener for SqliteListener {
     async fn news(&mut self) -> Result<(), Error> {
         loop {
+            if self.looks == 0 {
+                self.file.check()?;
+            }
+            self.looks = (self.looks + 1) % LOOKS_BETWEEN_CHECKS;
             let version = version(&self.connection)?;
             if version != self.heard_version {
                 self.heard_version = version;

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// an unlucky one waits longer than its share.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the write-ahead log is cut back to after it was longer, in bytes.
+/// What SQLite itself cuts the write-ahead log back to when it begins it anew, in bytes; `session.rs` does more.
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Statements kept prepared: all there are, and some room.

@@ -1,16 +1,19 @@
 //! A connection with what is remembered beside it, and the thread it lives on. SQLite calls block, so none is made on a
 //! caller's runtime: work goes through a bounded channel to the thread and its answer comes back. Work that nobody waits
-//! for any more is interrupted. The thread ends when the last handle is dropped. Nothing here knows what the work is.
+//! for any more is interrupted. The thread ends when the last handle is dropped. No work is done on a file that was deleted
+//! or replaced, and a log that has become long is cut back. Nothing here knows what the work is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::statement;
+use super::file::OpenFile;
+use super::{open, statement};
 use crate::error::Error;
 
 /// Work that waits for the thread; further callers wait in turn. One claim and one completion are much work already.
@@ -18,6 +21,12 @@ const WAITING_JOBS: usize = 64;
 
 /// Steps of SQLite's machine between two looks at whether somebody still waits: less than a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
+
+/// A write-ahead log longer than this is cut back: four times what SQLite lets it grow to while nobody reads for long.
+const LONG_LOG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Between two looks at how long the log is.
+const LOOK_AT_LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Which sink's round, of which tenant.
 type Round = (String, Option<Uuid>);
@@ -37,17 +46,21 @@ pub(super) struct Cursor {
 pub(super) struct Session {
     pub(super) connection: Connection,
     cursors: HashMap<Round, Cursor>,
+    /// None: it is in memory.
+    file: Option<OpenFile>,
+    looked_at_log: Option<Instant>,
     /// Set when whoever asked for the work no longer waits for it.
     unwanted: Arc<AtomicBool>,
 }
 
 impl Session {
-    pub(super) fn new(connection: Connection) -> Self {
-        Self { connection, cursors: HashMap::new(), unwanted: Arc::default() }
+    fn new(connection: Connection, file: Option<OpenFile>) -> Self {
+        Self { connection, cursors: HashMap::new(), file, looked_at_log: None, unwanted: Arc::default() }
     }
 
     /// From here on the work is for whoever has this mark.
     fn wait_for(&mut self, unwanted: Arc<AtomicBool>) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), OpenFile::check)?;
         self.unwanted = Arc::clone(&unwanted);
         let look = move || unwanted.load(Ordering::Acquire);
         Ok(self.connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(look))?)
@@ -78,7 +91,26 @@ impl Session {
             return Err(Error::StoreStopped);
         }
         tx.commit()?;
+        self.cut_log_back();
         Ok(done)
+    }
+
+    /// A log that grew while somebody read for long would stay so long: SQLite begins it anew, and does not shorten it. If
+    /// somebody still reads, the next commit tries again, a moment later. What is committed stands in any case.
+    fn cut_log_back(&mut self) {
+        let Some(file) = &self.file else { return };
+        if self.looked_at_log.is_some_and(|at| at.elapsed() < LOOK_AT_LOG_EVERY) {
+            return;
+        }
+        self.looked_at_log = Some(Instant::now());
+        if file.log_bytes() > LONG_LOG_BYTES {
+            // Nobody is waited for.
+            let cut = self.connection.busy_timeout(Duration::ZERO).and_then(|()| {
+                self.connection.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0))
+            });
+            drop(cut);
+            drop(self.connection.busy_timeout(open::BUSY_TIMEOUT));
+        }
     }
 
     /// Runs `work` on one snapshot, without the write lock.
@@ -98,10 +130,10 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn start(name: &str, connection: Connection) -> std::io::Result<Self> {
+    pub(super) fn start(name: &str, connection: Connection, file: Option<OpenFile>) -> std::io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING_JOBS);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let mut session = Session::new(connection);
+            let mut session = Session::new(connection, file);
             while let Some(job) = waiting.blocking_recv() {
                 job(&mut session);
             }
@@ -150,7 +182,8 @@ mod tests {
     #[tokio::test]
     async fn work_that_nobody_waits_for_is_interrupted() {
         const ENDLESS: &str = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n";
-        let thread = Thread::start("test", Connection::open_in_memory().expect("a connection")).expect("a thread");
+        let thread =
+            Thread::start("test", Connection::open_in_memory().expect("a connection"), None).expect("a thread");
         let number = |sql: &'static str| {
             thread.run(move |session| Ok(session.connection.query_row(sql, [], |row| row.get::<_, i64>(0))?))
         };

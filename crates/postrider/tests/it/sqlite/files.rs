@@ -3,11 +3,15 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use postrider::{Error, SqliteStore};
+use postrider::{
+    Claim, Error, Event, Inspect as _, Message, Order, Outcome, RelayReport, Route, SinkChange, SqliteStore, Store as _,
+};
+use postrider_testkit::python;
 use rusqlite::Connection;
 
-use super::Site;
+use super::{Site, message};
 
 /// Set for a child process: the file it tries to open as another user. The same test is then the child.
 const CHILD_PATH: &str = "POSTRIDER_SQLITE_READ_ONLY";
@@ -156,4 +160,110 @@ fn statements_are_explained_and_used() {
             assert!(used, "nothing uses {name}");
         }
     }
+}
+
+/// Debian's SQLite, older than the one that is built in, finds nothing wrong with a file that has every kind of row: no
+/// rule of the tables rests on what a function says about NULL.
+#[tokio::test]
+async fn an_older_sqlite_finds_the_file_whole() {
+    let site = Site::new();
+    let tenant = uuid::Uuid::from_u128(7);
+    let full = message("t").tenant(tenant).lane("a").dedupe_key(format!("{tenant}/1")).header("h", "v");
+    let plain = [message("t"), full, Message::bytes("t", vec![0, 1], "x/y"), message("dead").lane("b")];
+    site.store.add_route(&Route::new("t*", "s")).await.unwrap();
+    site.store.enqueue(&plain).await.unwrap();
+    site.store.configure_sink("s", SinkChange::pause()).await.unwrap();
+    site.store.configure_sink("s", SinkChange::resume()).await.unwrap();
+    let held = site.claim(10).await;
+    site.store.finish("w", &held[0], Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
+    let claim = Claim { batch_size: 2, sink: "s".to_owned(), ..Claim::new("w") };
+    let held = site.store.claim(&claim).await.unwrap();
+    site.store.finish("w", &held[0], Outcome::Dispatched).await.unwrap();
+    let events = [Event::new(tenant), Event::new(uuid::Uuid::now_v7()).lane("l", 1)];
+    let arrivals = events.map(|event| (event, message("t")));
+    assert_eq!(site.store.forward(&arrivals).await.unwrap(), [true, true]);
+    // Received in a millisecond that has not passed yet: then again.
+    let mut pruned = 0;
+    while pruned < 2 {
+        pruned += site.store.prune_inbox(Some(Duration::ZERO)).await.unwrap();
+    }
+    site.store.forward(&arrivals[..1]).await.unwrap();
+    assert!(site.store.measure().await.unwrap());
+    let (worker_id, version) = ("w".to_owned(), "1".to_owned());
+    let report = RelayReport { worker_id, version, every: Duration::from_secs(10), sinks: Vec::new() };
+    site.store.report(&report).await.unwrap();
+    site.store.operate("ann", &Order::Pause { sink: "s".to_owned() }).await.unwrap();
+    for table in [
+        "message",
+        "delivery",
+        "attempt",
+        "dead_letter",
+        "lane_sequence",
+        "dedupe",
+        "route",
+        "sink",
+        "inbox",
+        "inbox_lane",
+        "audit",
+        "relay",
+        "sample",
+        "setting",
+    ] {
+        assert!(site.number(&format!("select count(*) from outbox_{table}")) > 0, "{table} is empty");
+    }
+    let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nprint(sqlite3.sqlite_version)\n\
+                   print(*[row[0] for row in c.execute('pragma integrity_check')], sep='\\n')";
+    let said = python(program, &[site.path().to_str().unwrap()], b"").await;
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert_eq!(lines[1..], ["ok"], "SQLite {}: {}", lines[0], said.stderr);
+}
+
+/// A file that was deleted, or that another one took the place of, is not worked on in silence: everything says so, and
+/// nothing is made in its place.
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_is_noticed() {
+    for replaced in [false, true] {
+        let site = Site::new();
+        site.store.enqueue(&[message("t")]).await.unwrap();
+        let mut listener = site.store.listen().await.unwrap();
+        let away = site.directory.path().join("away.db");
+        std::fs::rename(site.path(), &away).unwrap();
+        if replaced {
+            std::fs::write(site.path(), b"").unwrap();
+        }
+        let gone = |error: Error| {
+            assert!(matches!(error, Error::SqliteFileGone { .. }), "{error:?}");
+            assert!(error.to_string().contains("app.db") && error.to_string().contains("restart"), "{error}");
+            assert!(!error.is_an_answer(), "it may come back");
+        };
+        gone(site.store.now().await.unwrap_err());
+        gone(site.store.claim(&Claim::new("w")).await.unwrap_err());
+        gone(site.store.enqueue(&[message("t")]).await.unwrap_err());
+        gone(listener.news().await.unwrap_err());
+        gone(site.store.listen().await.err().unwrap());
+        assert_eq!(site.path().exists(), replaced, "nothing is made in its place");
+        std::fs::rename(&away, site.path()).unwrap();
+        assert_eq!(site.claim(10).await.len(), 1, "it is back");
+    }
+}
+
+/// A log that grew while somebody read for long is cut back after that, by the next who writes.
+#[tokio::test]
+async fn a_long_log_is_cut_back_when_the_reader_has_gone() {
+    let site = Site::new();
+    let log = site.directory.path().join("app.db-wal");
+    let bytes = || std::fs::metadata(&log).unwrap().len();
+    site.store.enqueue(&[message("t")]).await.unwrap();
+    site.app.execute_batch("begin; select count(*) from outbox_message").unwrap();
+    let large = Message::bytes("t", vec![7; 1 << 20], "x/y");
+    while bytes() < 32 << 20 {
+        site.store.enqueue(std::slice::from_ref(&large)).await.unwrap();
+    }
+    site.app.execute_batch("commit").unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while bytes() > 1 << 20 {
+        assert!(std::time::Instant::now() < deadline, "the log has {} bytes", bytes());
+        site.store.enqueue(&[message("t")]).await.unwrap();
+    }
+    assert!(site.counts().1 > 32, "nothing is lost");
 }
