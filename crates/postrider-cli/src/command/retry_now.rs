@@ -17,8 +17,8 @@ use crate::store::{Address, Missing, Opened};
 const AFTER_HELP: &str = "\
 What is pending and not due yet becomes due: retries that wait, and messages
 that were scheduled for later, which then come early. Attempts that were made
-still count. A lane keeps its order; what is held by a worker, and dead letters, are
-left alone. Counts first, and asks if there is more than one.
+still count. A lane keeps its order; what is held by a worker, and dead letters,
+are left alone. Counts first, and asks if there is more than one.
 
 Examples:
   postrider retry-now 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41

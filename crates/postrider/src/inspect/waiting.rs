@@ -1,12 +1,11 @@
 //! Deliveries that wait for their time, and times that no clock can have written yet. Asked by operators and the doctor.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use uuid::Uuid;
 
 /// The longest lease that a claim or a renewal gives.
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_hours(24);
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) const LONGEST_LEASE: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// Which deliveries that wait for their time. Everything that is given must hold; nothing given is every one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

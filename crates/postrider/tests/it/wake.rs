@@ -184,6 +184,9 @@ async fn whatever_makes_something_due_notifies() {
     assert_eq!(ear.heard().await, 1, "repair_expired_leases");
     assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 0);
     assert_eq!(ear.heard().await, 0, "repair_expired_leases of nothing");
+    client.batch_execute("update outbox.delivery set due_at = now() + interval '1 hour'").await.unwrap();
+    assert_eq!(number(&client, "select outbox.retry_now(at_most => 2)").await, 2);
+    assert_eq!(ear.heard().await, 1, "retry_now");
     for (paused, notifications) in [("true", 0), ("false", 1)] {
         client.batch_execute(&format!("select outbox.configure_sink('default', paused => {paused})")).await.unwrap();
         assert_eq!(ear.heard().await, notifications, "paused => {paused}");

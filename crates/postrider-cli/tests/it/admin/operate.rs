@@ -144,3 +144,23 @@ async fn what_was_delivered_is_replayed_at_a_rate() {
         assert_eq!(server.post("/api/v1/replay", wrong).await.refused(400), "INVALID_INPUT");
     }
 }
+
+#[tokio::test]
+async fn what_waits_is_made_due_by_sink_and_by_id() {
+    for outbox in &outboxes().await {
+        let store = store(outbox);
+        let later = || message("t", 1).delay(std::time::Duration::from_hours(1));
+        let ids = store.enqueue(&[later(), later(), later()]).await.unwrap();
+        let server = Server::serve(outbox);
+        let retry = async |body| server.post("/api/v1/retry-now", body).await.ok();
+        let dry = retry(json!({"dry_run": true})).await;
+        assert_eq!(dry, json!({"matching": 3, "affected": 0, "remaining": 3, "dry_run": true}));
+        let one = retry(json!({"message_ids": [ids[0].message_id]})).await;
+        assert_eq!(one, json!({"matching": 1, "affected": 1, "remaining": 0, "dry_run": false}));
+        assert_eq!(retry(json!({"sink": "nobody"})).await["matching"], 0);
+        assert_eq!(retry(json!({"sink": "default"})).await["affected"], 2);
+        assert_eq!(store.status().await.unwrap()[0].due, 3);
+        let entry = &server.get("/api/v1/audit").await.ok()["items"][0];
+        assert_eq!((&entry["action"], &entry["actor"]), (&json!("retry_now"), &json!("ops@127.0.0.1")), "{entry}");
+    }
+}
