@@ -21,18 +21,20 @@ begin
                              attempt_no, attempt_count, parked, error_code, error_message)
     select d.message_id, d.sink, bury.at_time, 'ATTEMPTS_EXHAUSTED', d.priority, d.size_bytes, d.tenant_id, d.lane, d.sequence_id,
            d.attempt_no, d.attempt_count, d.lane is not null and v_parks, a.error_code, a.error_message
-    from unnest(bury.message_ids) i (id)
-    join delivery d on d.message_id = i.id and d.sink is not distinct from bury.sink
-    left join attempt a on a.message_id = d.message_id and a.sink = d.sink and a.attempt_no = d.attempt_no;
+    from delivery d
+    left join lateral (
+        select t.error_code, t.error_message from attempt t
+        where t.message_id = d.message_id and t.sink = d.sink and t.attempt_no = d.attempt_no
+        offset 0
+    ) a on true
+    where d.message_id = any (bury.message_ids) and d.sink is not distinct from bury.sink;
 
     delete from delivery d
-    using unnest(bury.message_ids) i (id)
-    where d.message_id = i.id and d.sink is not distinct from bury.sink and not (d.lane is not null and v_parks);
+    where d.message_id = any (bury.message_ids) and d.sink is not distinct from bury.sink and not (d.lane is not null and v_parks);
 
     update delivery d
     set due_at = 'infinity', claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
-    from unnest(bury.message_ids) i (id)
-    where d.message_id = i.id and d.sink is not distinct from bury.sink and d.lane is not null and v_parks;
+    where d.message_id = any (bury.message_ids) and d.sink is not distinct from bury.sink and d.lane is not null and v_parks;
 end
 $$;
 comment on function :"schema".bury(text, uuid[], timestamptz) is 'Internal: deliveries out of attempts become dead letters.';

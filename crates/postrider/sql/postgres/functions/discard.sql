@@ -73,19 +73,33 @@ as $$
 declare
     v_count integer;
 begin
+    -- Each letter by a look of its own, and what goes by place (see redrive_letters).
+    perform from (
+        select i.id, i.sink from unnest(discard_letters.message_ids, discard_letters.sinks) i (id, sink)
+        order by i.id, i.sink
+    ) i
+    cross join lateral (
+        select from dead_letter l where l.message_id = i.id and l.sink = i.sink offset 0 for update
+    ) l;
     with chosen as materialized (
-        select l.message_id, l.sink, l.parked
+        select l.place, p.place as parked_place
         from unnest(discard_letters.message_ids, discard_letters.sinks) i (id, sink)
-        join dead_letter l on l.message_id = i.id and l.sink = i.sink
-        order by l.message_id, l.sink
-        for update of l
+        cross join lateral (
+            select l.ctid as place, l.message_id, l.sink, l.parked from dead_letter l
+            where l.message_id = i.id and l.sink = i.sink
+            offset 0
+        ) l
+        left join lateral (
+            select d.ctid as place from delivery d
+            where l.parked and d.message_id = l.message_id and d.sink = l.sink
+            offset 0
+        ) p on true
     ),
     given_up as (
-        delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink
+        delete from dead_letter l using chosen c where l.ctid = c.place
     ),
     unparked as (
-        delete from delivery d using chosen c
-        where c.parked and d.message_id = c.message_id and d.sink = c.sink
+        delete from delivery d using chosen c where d.ctid = c.parked_place
     )
     select count(*) into v_count from chosen;
     if v_count > 0 then

@@ -90,29 +90,36 @@ begin
     -- Lock, then look: first the letters, then the lanes, whose leases are known once no claim is under way there.
     perform hold_lane_fronts(s.sink)
     from (
-        select distinct k.sink
+        select distinct l.sink
         from (
-            select l.sink, l.lane from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
-            join dead_letter l on l.message_id = i.id and l.sink = i.sink
-            order by l.message_id, l.sink
-            for update of l
-        ) k
-        where k.lane is not null
-        order by k.sink
+            select i.id, i.sink from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
+            order by i.id, i.sink
+        ) i
+        cross join lateral (
+            select l.sink, l.lane from dead_letter l where l.message_id = i.id and l.sink = i.sink offset 0 for update
+        ) l
+        where l.lane is not null
+        order by l.sink
     ) s;
     v_now := clock_timestamp();
+    -- By place: letters are locked, and nobody else touches a parked head.
     with chosen as materialized (
-        select l.* from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
-        join dead_letter l on l.message_id = i.id and l.sink = i.sink
-        order by l.message_id, l.sink
+        select l.*, p.place as parked_place
+        from unnest(redrive_letters.message_ids, redrive_letters.sinks) i (id, sink)
+        cross join lateral (
+            select l.ctid as place, l.* from dead_letter l where l.message_id = i.id and l.sink = i.sink offset 0
+        ) l
+        left join lateral (
+            select d.ctid as place from delivery d
+            where l.parked and d.message_id = l.message_id and d.sink = l.sink
+            offset 0
+        ) p on true
     ),
     resurrected as (
-        delete from dead_letter l using chosen c where l.message_id = c.message_id and l.sink = c.sink
+        delete from dead_letter l using chosen c where l.ctid = c.place
     ),
     unparked as (
-        update delivery d set due_at = v_now, attempt_count = 0
-        from chosen c
-        where c.parked and d.message_id = c.message_id and d.sink = c.sink
+        update delivery d set due_at = v_now, attempt_count = 0 from chosen c where d.ctid = c.parked_place
     ),
     put_back as (
         insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, attempt_no,

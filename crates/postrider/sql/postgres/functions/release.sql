@@ -1,6 +1,7 @@
 -- Hands back what was claimed and not sent: the attempt number is given back and nothing is recorded.
 -- Caller: a relay that shuts down, or whose lane head failed. Set-based; returns what really changed.
 -- Transition: leased -> pending, due as before. Fenced like complete_many. Locks: the rows, in id order. A HOT update.
+-- No join: see renew.
 create or replace function :"schema".release(lease_token uuid, message_ids uuid[])
     returns setof uuid
     language plpgsql security definer
@@ -12,16 +13,16 @@ create or replace function :"schema".release(lease_token uuid, message_ids uuid[
     set enable_mergejoin = off
 as $$
 #variable_conflict use_column
+declare
+    v_now constant timestamptz := clock_timestamp();
 begin
     return query
-    with named as materialized (select distinct i.id from unnest(release.message_ids) i (id) order by i.id),
-    released as (
+    with released as (
         update delivery d
         set attempt_no = d.attempt_no - 1, attempt_count = d.attempt_count - 1,
             claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
-        from named n
-        where d.message_id = n.id and d.lease_token = release.lease_token
-          and d.lease_expires_at > clock_timestamp()
+        where d.message_id = any (release.message_ids) and d.lease_token = release.lease_token
+          and d.lease_expires_at > v_now
         returning d.message_id, d.due_at
     ),
     told as materialized (select notify_sleepers() where exists (select from released))

@@ -53,8 +53,7 @@ create or replace function :"schema".end_leases(sink text, message_ids uuid[])
 as $$
     update delivery d
     set claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
-    from unnest(end_leases.message_ids) i (id)
-    where d.message_id = i.id and d.sink is not distinct from end_leases.sink and d.lease_token is not null
+    where d.message_id = any (end_leases.message_ids) and d.sink is not distinct from end_leases.sink and d.lease_token is not null
 $$;
 comment on function :"schema".end_leases(text, uuid[]) is 'Internal: clears leases that are over.';
 

@@ -3,8 +3,8 @@
 -- Caller: claim, repair_expired_leases and unclaim_stuck, which hold the rows' locks and have decided that these leases
 -- are over. Internal. The lease itself is left on rows that live on: the caller overwrites or clears it.
 -- max_attempts null: the limit each delivery was last claimed with. Returns how many leases it closed.
--- Index: delivery_pk, by the id alone: a plan that was made on an empty table would otherwise take everything of the sink
---   through it, and filter. (`is not distinct from` is an equality that no index serves.)
+-- Index: delivery_pk, by the ids alone: with a join, or with the sink as a second condition (`is not distinct from` is an
+--   equality that no index serves), a plan that was made on an empty table would read everything.
 create or replace function :"schema".settle(
     sink text, message_ids uuid[], max_attempts integer, at_time timestamptz
 )
@@ -27,15 +27,15 @@ begin
                          error_message)
     select d.message_id, d.sink, d.attempt_no, 'ZOMBIE_REQUEUE', d.claimed_at, settle.at_time, d.claimed_by,
            'LEASE_EXPIRED', 'the lease ended before the worker reported an outcome'
-    from unnest(settle.message_ids) i (id)
-    join delivery d on d.message_id = i.id and d.sink is not distinct from settle.sink
-    where d.lease_token is not null;
+    from delivery d
+    where d.message_id = any (settle.message_ids) and d.sink is not distinct from settle.sink
+      and d.lease_token is not null;
     get diagnostics v_closed = row_count;
 
     v_spent := array(
-        select d.message_id from unnest(settle.message_ids) i (id)
-        join delivery d on d.message_id = i.id and d.sink is not distinct from settle.sink
-        where d.attempt_count >= coalesce(settle.max_attempts, d.max_attempts));
+        select d.message_id from delivery d
+        where d.message_id = any (settle.message_ids) and d.sink is not distinct from settle.sink
+          and d.attempt_count >= coalesce(settle.max_attempts, d.max_attempts));
     if v_spent <> '{}' then
         perform bury(settle.sink, v_spent, settle.at_time);
     end if;

@@ -18,22 +18,25 @@ begin
         raise exception 'sink and lane must each be 1 to 255 bytes of text' using errcode = '22023';
     end if;
     with head as materialized (
-        select d.message_id, d.due_at from delivery d
+        select d.ctid as place, d.message_id, d.due_at from delivery d
         where d.sink = skip.sink and d.lane = skip.lane and d.lane is not null
         order by d.sequence_id
         limit 1
     ),
     chosen as materialized (
-        select l.message_id, l.sink from head h
-        join dead_letter l on l.message_id = h.message_id and l.sink = skip.sink
-        where h.due_at = 'infinity' and l.parked
-        for update of l
+        select l.place, h.place as head_place from head h
+        cross join lateral (
+            select l.ctid as place from dead_letter l
+            where l.message_id = h.message_id and l.sink is not distinct from skip.sink and l.parked
+            offset 0 for update
+        ) l
+        where h.due_at = 'infinity'
     ),
     passed_by as (
-        update dead_letter l set parked = false from chosen c where l.message_id = c.message_id and l.sink = c.sink
+        update dead_letter l set parked = false from chosen c where l.ctid = c.place
     ),
     freed as (
-        delete from delivery d using chosen c where d.message_id = c.message_id and d.sink = c.sink
+        delete from delivery d using chosen c where d.ctid = c.head_place
     )
     select count(*) into v_count from chosen;
     if v_count > 0 then
