@@ -89,14 +89,7 @@ impl Cluster {
         let account = Account::choose()?;
         let binaries = blocking(Binaries::find).await?;
         let template = template::ensure(&binaries, account).await?;
-        let supervisor = blocking(move || {
-            let mut supervisor = Supervisor::start(account)?;
-            let copy = ["cp", "-a", "--reflink=auto", "--"].map(PathBuf::from);
-            let data = data_directory(&supervisor);
-            supervisor.run_to_end("copying the template", &[&copy[..], &[template, data]].concat())?;
-            Ok(supervisor)
-        })
-        .await?;
+        let supervisor = blocking(move || copied(account, template)).await?;
         Self::launch(binaries, supervisor, settings).await
     }
 
@@ -226,6 +219,39 @@ impl Cluster {
         }
     }
 
+    /// Stops the server, starts it again, and starts another one from a copy of all that it holds: what a failover finds.
+    ///
+    /// # Panics
+    /// When a server does not stop or does not start.
+    pub async fn duplicate(&self) -> Self {
+        or_panic(self.try_duplicate().await)
+    }
+
+    async fn try_duplicate(&self) -> Result<Self> {
+        self.stop().await?;
+        let (account, original) = (Account::choose()?, self.server.data.clone());
+        let supervisor = blocking(move || copied(account, original)).await?;
+        let copy = Self::launch(self.server.binaries.clone(), supervisor, &[]).await?;
+        self.try_restart().await?;
+        Ok(copy)
+    }
+
+    /// Restarts the server as a standby that follows nobody: it answers what only reads.
+    ///
+    /// # Panics
+    /// When it does not stop or does not start.
+    pub async fn demote(&self) {
+        or_panic(self.try_demote().await);
+    }
+
+    async fn try_demote(&self) -> Result<()> {
+        self.stop().await?;
+        let path = self.server.data.join("standby.signal");
+        let written = fs::write(&path, "");
+        written.map_err(|source| Error::File { doing: "make a standby of the server", path, source })?;
+        self.try_restart().await
+    }
+
     /// A clean, fast stop; nothing to do for a server that is down.
     pub(crate) async fn stop(&self) -> Result<()> {
         let server = Arc::clone(&self.server);
@@ -268,6 +294,15 @@ impl Cluster {
     fn supervisor(&self) -> MutexGuard<'_, Supervisor> {
         lock(&self.server.supervisor)
     }
+}
+
+/// A supervisor with a copy of this data directory.
+fn copied(account: Account, original: PathBuf) -> Result<Supervisor> {
+    let mut supervisor = Supervisor::start(account)?;
+    let copy = ["cp", "-a", "--reflink=auto", "--"].map(PathBuf::from);
+    let data = data_directory(&supervisor);
+    supervisor.run_to_end("copying a data directory", &[&copy[..], &[original, data]].concat())?;
+    Ok(supervisor)
 }
 
 pub(crate) fn data_directory(supervisor: &Supervisor) -> PathBuf {

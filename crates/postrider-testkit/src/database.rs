@@ -48,6 +48,12 @@ impl Database {
         url(self.cluster.port(), user, &self.name)
     }
 
+    /// The database of the same name on another server, such as a copy of this one's.
+    #[must_use]
+    pub fn on(&self, cluster: &Cluster) -> Self {
+        Self::new(cluster.clone(), self.name.clone())
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
     },
 };
 
@@ -43,6 +43,7 @@ pub struct FaultCounts {
 
 #[derive(Debug, Default)]
 struct State {
+    target_port: AtomicU16,
     sessions: Mutex<HashMap<u64, AbortHandle>>,
     stalled: watch::Sender<bool>,
     refusing: AtomicBool,
@@ -70,8 +71,8 @@ impl FaultProxy {
     pub async fn start(target_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port of 127.0.0.1 is free");
         let port = listener.local_addr().expect("a listener has an address").port();
-        let state = Arc::new(State::default());
-        let accepting = tokio::spawn(accept(listener, target_port, Arc::clone(&state)));
+        let state = Arc::new(State { target_port: AtomicU16::new(target_port), ..State::default() });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { port, state, accepting }
     }
 
@@ -87,6 +88,12 @@ impl FaultProxy {
         crate::database::url(self.port, "postgres", database.name())
     }
 
+    /// Connects new clients to another server, as an address does that moves to a new primary. Connections that are there
+    /// stay where they are.
+    pub fn retarget(&self, port: u16) {
+        self.state.target_port.store(port, Ordering::SeqCst);
+    }
+
     /// Closes every connection, whatever is on its way in it.
     pub fn cut_all(&self) {
         let cut = self.state.end_sessions();
@@ -95,8 +102,8 @@ impl FaultProxy {
 
     /// Cuts between a commit and its answer, for the next `count` statements that contain `statement`: each is passed on,
     /// and when the server has said that it is done and no transaction is open, both sides are closed and the client
-    /// hears nothing. What fails or leaves a transaction open is answered as usual and does not count. Zero takes an
-    /// earlier call back.
+    /// hears nothing. Inside a transaction the statement is answered as usual, and the answer to the commit is not. What
+    /// fails or is rolled back is answered as usual and does not count. Zero takes an earlier call back.
     pub fn cut_after_commit(&self, statement: &str, count: u64) {
         let mut ambush = lock(&self.state.ambush);
         *ambush = Ambush { call: ambush.call + 1, statement: statement.to_owned(), left: count };
@@ -171,7 +178,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, target_port: u16, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
         if state.refusing.load(Ordering::SeqCst) {
             state.refused.fetch_add(1, Ordering::SeqCst);
@@ -180,14 +187,14 @@ async fn accept(listener: TcpListener, target_port: u16, state: Arc<State>) {
         let id = state.connections.fetch_add(1, Ordering::SeqCst);
         let mut sessions = lock(&state.sessions);
         sessions.retain(|_, session| !session.is_finished());
-        let session = tokio::spawn(serve(client, target_port, Arc::clone(&state)));
+        let session = tokio::spawn(serve(client, Arc::clone(&state)));
         sessions.insert(id, session.abort_handle());
     }
 }
 
 /// Both sockets are closed when it returns or is aborted.
-async fn serve(mut client: TcpStream, target_port: u16, state: Arc<State>) -> io::Result<()> {
-    let mut server = TcpStream::connect(("127.0.0.1", target_port)).await?;
+async fn serve(mut client: TcpStream, state: Arc<State>) -> io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", state.target_port.load(Ordering::SeqCst))).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let startup = startup_message(&mut client).await?;
@@ -268,6 +275,8 @@ struct Answers {
     kept_back: Vec<u8>,
     completed: bool,
     failed: bool,
+    /// A statement of the open transaction is to be followed by a cut.
+    in_transaction: Option<u64>,
 }
 
 impl Answers {
@@ -278,7 +287,7 @@ impl Answers {
             let ended = self.frames.next(bytes);
             let (piece, rest) = bytes.split_at(ended.as_ref().map_or(bytes.len(), |(_, length)| *length));
             bytes = rest;
-            let keep_back = lock(asked).0.front().is_some_and(Option::is_some);
+            let keep_back = self.in_transaction.is_some() || lock(asked).0.front().is_some_and(Option::is_some);
             if keep_back { &mut self.kept_back } else { &mut passed }.extend_from_slice(piece);
             let Some((frame, _)) = ended else { break };
             match (frame.kind, frame.head.as_slice()) {
@@ -286,11 +295,17 @@ impl Answers {
                 (b'E', _) => self.failed = true,
                 (b'Z', status) => {
                     let (completed, failed) = (std::mem::take(&mut self.completed), std::mem::take(&mut self.failed));
-                    if let Some(call) = lock(asked).0.pop_front().flatten() {
-                        if completed && !failed && status == b"I" {
-                            return None;
+                    let mut call = lock(asked).0.pop_front().flatten();
+                    if let Some(earlier) = self.in_transaction.take() {
+                        // One cut for each transaction.
+                        call.replace(earlier).into_iter().for_each(|call| state.give_back(call));
+                    }
+                    if let Some(call) = call {
+                        match status {
+                            b"I" if completed && !failed => return None,
+                            b"T" => self.in_transaction = Some(call),
+                            _ => state.give_back(call),
                         }
-                        state.give_back(call);
                         passed.append(&mut self.kept_back);
                     }
                 }

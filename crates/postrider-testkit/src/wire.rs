@@ -57,10 +57,10 @@ impl WireCounter {
         crate::database::url(self.port, "postgres", database.name())
     }
 
-    /// How many times the clients have asked for an answer and the server's `ReadyForQuery` after it: a simple query,
-    /// or the end of an extended one. Start-up is not counted. A request is counted before the server sees it, so the
-    /// number is exact when a call returns, also with an error. A prepared statement that is dropped makes one more,
-    /// at a time of its own, for which nobody waits.
+    /// How many times the clients have asked and waited: a request is a simple query, or the end of an extended one, and
+    /// requests that are sent before the answer to an earlier one has come are one round trip. Start-up is not counted. A
+    /// request is counted before the server sees it, so the number is exact when a call returns, also with an error. A
+    /// prepared statement that is dropped makes one more, at a time of its own, for which nobody waits.
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.counts.round_trips.load(Ordering::SeqCst)
@@ -103,16 +103,48 @@ async fn relay(mut client: TcpStream, target_port: u16, counts: Arc<Counts>) -> 
     server.write_all(&startup).await?;
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    let mut frames = Frames::default();
+    // The answer that ends the start-up is the first to come.
+    let unanswered = AtomicU64::new(1);
+    let mut requests = Requests::default();
     // Not counted by the answers: an error reaches the client before the `ReadyForQuery` that belongs to it, and a
     // test would read the count in between.
     let up = pass_on(&mut from_client, &mut to_server, |bytes| {
-        let requests = frames.all(bytes).iter().filter(|frame| REQUESTS.contains(&frame.kind)).count();
-        counts.round_trips.fetch_add(requests as u64, Ordering::SeqCst);
+        counts.round_trips.fetch_add(requests.round_trips(bytes, &unanswered), Ordering::SeqCst);
     });
-    let down = pass_on(&mut from_server, &mut to_client, |_| ());
+    let mut answers = Frames::default();
+    let down = pass_on(&mut from_server, &mut to_client, |bytes| {
+        let ready = answers.all(bytes).iter().filter(|frame| frame.kind == b'Z').count();
+        unanswered.fetch_sub(ready as u64, Ordering::SeqCst);
+    });
     tokio::try_join!(up, down)?;
     Ok(())
+}
+
+/// The client's side of a connection.
+#[derive(Debug, Default)]
+struct Requests {
+    frames: Frames,
+    /// Some of a request has been sent; whether nothing was unanswered when it began.
+    begun: Option<bool>,
+}
+
+impl Requests {
+    /// How many round trips begin with the requests that end in `bytes`. What counts is when a request began: a long one
+    /// that was sent with the one before it ends long after that is answered.
+    fn round_trips(&mut self, mut bytes: &[u8], unanswered: &AtomicU64) -> u64 {
+        let mut trips = 0;
+        while !bytes.is_empty() {
+            let alone = *self.begun.get_or_insert_with(|| unanswered.load(Ordering::SeqCst) == 0);
+            let Some((frame, length)) = self.frames.next(bytes) else { break };
+            bytes = &bytes[length..];
+            if REQUESTS.contains(&frame.kind) {
+                trips += u64::from(alone);
+                unanswered.fetch_add(1, Ordering::SeqCst);
+                self.begun = None;
+            }
+        }
+        trips
+    }
 }
 
 /// The end of one direction is passed on as well, and the other may still have something to say.

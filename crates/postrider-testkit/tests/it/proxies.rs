@@ -39,6 +39,58 @@ async fn the_wire_counter_counts_round_trips() {
 }
 
 #[tokio::test]
+async fn what_is_sent_together_is_one_round_trip() {
+    let database = database().await;
+    let wire = WireCounter::start(database.cluster().port()).await;
+    let client = connect(&wire.url(&database)).await;
+    let long = format!("select '{}'", "SQ".repeat(150_000));
+    for statement in ["select 1", &long, "select 1/0"] {
+        wire.reset();
+        let (begun, _, ended) = tokio::join!(
+            client.batch_execute("begin"),
+            client.batch_execute(statement),
+            client.batch_execute("commit")
+        );
+        begun.and(ended).unwrap();
+        assert_eq!(wire.round_trips(), 1, "{} bytes", statement.len());
+    }
+    client.batch_execute("begin").await.unwrap();
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(wire.round_trips(), 3, "what waits for its answer is one each");
+}
+
+#[tokio::test]
+async fn a_cut_after_a_commit_follows_a_pipelined_transaction() {
+    let (database, proxy, client) = behind_fault_proxy().await;
+    proxy.cut_after_commit("kept", 1);
+    let (begun, inserted, committed) = tokio::join!(
+        client.batch_execute("begin"),
+        client.batch_execute("insert into kept values (1)"),
+        client.batch_execute("commit")
+    );
+    begun.and(inserted).unwrap();
+    assert!(committed.is_err(), "nobody hears of the commit");
+    assert_eq!((kept(&database).await.as_str(), proxy.cuts_to_come()), ("1", 0));
+}
+
+/// A copy and a standby: what a failover finds, behind an address that moves.
+#[tokio::test]
+async fn a_proxy_leads_to_another_server_when_told() {
+    let standby = postrider_testkit::Cluster::start().await;
+    let database = standby.database().await;
+    let primary = standby.duplicate().await;
+    standby.demote().await;
+    let proxy = FaultProxy::start(standby.port()).await;
+    let old = connect(&proxy.url(&database)).await;
+    proxy.retarget(primary.port());
+    let new = connect(&proxy.url(&database)).await;
+    for (client, in_recovery) in [(&old, true), (&new, false)] {
+        let row = client.query_one("select pg_is_in_recovery(), count(*) from outbox.setting", &[]).await.unwrap();
+        assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1)), (in_recovery, 1));
+    }
+}
+
+#[tokio::test]
 async fn the_wire_counter_declines_encryption() {
     let database = database().await;
     let wire = WireCounter::start(database.cluster().port()).await;
