@@ -81,6 +81,11 @@ impl ExitCode {
                 (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
             }
             Error::Connect { .. } => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
+            Error::NoFreeConnection { .. } => (Self::Unreachable, None),
+            Error::ReadOnly { .. } => (
+                Self::Unreachable,
+                Some("the address comes from --database-url or DATABASE_URL; see docs/high-availability.md"),
+            ),
             Error::SqliteOpen { .. } => {
                 (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
             }

@@ -1,6 +1,9 @@
 //! What can go wrong, said so that a person knows what happened, to what, and what to do. One type for the crate;
 //! callers match on the variant, never on text.
 
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
+mod tables;
+
 use uuid::Uuid;
 
 /// Everything this crate can fail with.
@@ -111,6 +114,37 @@ pub enum Error {
         reason: String,
     },
 
+    /// Every connection of the store's pool is in use, for longer than one waits.
+    #[error(
+        "all {max} connections to PostgreSQL at {target} are in use{}",
+        if *given_up == 0 {
+            String::new()
+        } else {
+            format!(
+                ", {given_up} of them by statements that were given up and that the server has not ended: \
+                 pg_stat_activity says what they wait for"
+            )
+        }
+    )]
+    NoFreeConnection {
+        /// Hosts, ports and database; never the password.
+        target: String,
+        /// How many connections the pool has.
+        max: usize,
+        /// How many of them wait for the end of a statement that nobody waits for any more.
+        given_up: usize,
+    },
+
+    /// The server takes no writes (SQLSTATE 25006, and what PostgreSQL says during recovery).
+    #[error(
+        "this server takes no writes ({message}): it is a standby, or set to be read-only. Connect to the primary; with \
+         several hosts in the URL it is found by itself"
+    )]
+    ReadOnly {
+        /// What PostgreSQL said.
+        message: String,
+    },
+
     /// The store cannot tell when something becomes due; polling still finds it.
     #[error("this connection hears no notifications: {reason}")]
     CannotListen {
@@ -183,14 +217,40 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the store itself said no, rather than being away: asking the same again gets the same answer.
+    /// Whether the store itself said no, rather than being away or busy: asking the same again gets the same answer.
     #[must_use]
     pub fn is_an_answer(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::CannotListen { .. } | Self::SqliteFileGone { .. } => false,
+            Self::InvalidMessage(_)
+            | Self::InvalidBatch { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::BadSchemaName { .. }
+            | Self::LeaseLost { .. }
+            | Self::Refused { .. }
+            | Self::SchemaMissing { .. }
+            | Self::SchemaTooOld { .. }
+            | Self::SchemaTooNew { .. }
+            | Self::MigrationChanged { .. }
+            | Self::BadUrl { .. }
+            | Self::SqliteOutboxMissing
+            | Self::Unreadable { .. }
+            | Self::Denied { .. } => true,
+            Self::Connect { .. }
+            | Self::NoFreeConnection { .. }
+            | Self::ReadOnly { .. }
+            | Self::CannotListen { .. }
+            | Self::SqliteOpen { .. }
+            | Self::SqliteFileGone { .. }
+            | Self::SqliteBusy
+            | Self::StoreStopped => false,
             #[cfg(feature = "tokio-postgres")]
-            Self::Postgres(driver) => driver.as_db_error().is_some(),
-            _ => true,
+            Self::Postgres(driver) => driver.as_db_error().is_some_and(|db| !tables::passes(db.code().code())),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => {
+                driver.sqlite_error().is_none_or(|error| !tables::passes_in_sqlite(error.extended_code))
+            }
+            #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
+            Self::Sqlx(driver) => tables::sqlx_is_an_answer(driver),
         }
     }
 
@@ -309,7 +369,7 @@ pub enum InvalidMessage {
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(db) => classify(db.code().code(), db.message(), db.hint()).unwrap_or(Self::Postgres(error)),
+            Some(db) => tables::classify(db.code().code(), db.message(), db.hint()).unwrap_or(Self::Postgres(error)),
             None => Self::Postgres(error),
         }
     }
@@ -320,9 +380,9 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         let known = match &error {
             rusqlite::Error::SqliteFailure(code, message) => {
-                classify_sqlite(code.extended_code, message.as_deref().unwrap_or_default())
+                tables::classify_sqlite(code.extended_code, message.as_deref().unwrap_or_default())
             }
-            rusqlite::Error::SqlInputError { error: code, msg, .. } => classify_sqlite(code.extended_code, msg),
+            rusqlite::Error::SqlInputError { error: code, msg, .. } => tables::classify_sqlite(code.extended_code, msg),
             _ => None,
         };
         known.unwrap_or(Self::Sqlite(error))
@@ -335,47 +395,14 @@ impl From<sqlx::Error> for Error {
         let known = error.as_database_error().and_then(|db| {
             #[cfg(feature = "sqlx")]
             if let Some(pg) = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
-                return classify(pg.code(), pg.message(), pg.hint());
+                return tables::classify(pg.code(), pg.message(), pg.hint());
             }
             #[cfg(feature = "sqlx-sqlite")]
             if db.try_downcast_ref::<sqlx::sqlite::SqliteError>().is_some() {
-                return classify_sqlite(db.code()?.parse().ok()?, db.message());
+                return tables::classify_sqlite(db.code()?.parse().ok()?, db.message());
             }
             None
         });
         known.unwrap_or(Self::Sqlx(error))
-    }
-}
-
-/// The one table from SQLSTATE to error. What is not in it stays the driver's error, with its source.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> {
-    match sqlstate {
-        // 23514 is a CHECK under the functions' own checks, and 54 a limit of PostgreSQL's own, such as how deep JSON is
-        // nested: all say that the input breaks a rule.
-        code if code.starts_with("22") || code.starts_with("54") || code == "23514" => {
-            Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
-        }
-        "42501" => Some(Error::Denied { message: message.to_owned() }),
-        _ => None,
-    }
-}
-
-/// The one table from SQLite's extended result codes to error. What is not in it stays the driver's error.
-#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite"))]
-fn classify_sqlite(code: i32, message: &str) -> Option<Error> {
-    use libsqlite3_sys as ffi;
-    match (code & 0xff, code) {
-        (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Some(Error::SqliteBusy),
-        // A CHECK, a type or a NOT NULL of the tables, or what a trigger raised: the input breaks a rule.
-        (
-            _,
-            ffi::SQLITE_CONSTRAINT_CHECK
-            | ffi::SQLITE_CONSTRAINT_NOTNULL
-            | ffi::SQLITE_CONSTRAINT_TRIGGER
-            | ffi::SQLITE_CONSTRAINT_DATATYPE,
-        ) => Some(Error::Refused { message: message.to_owned(), hint: None }),
-        (ffi::SQLITE_ERROR, _) if message.starts_with("no such table: outbox_") => Some(Error::SqliteOutboxMissing),
-        _ => None,
     }
 }
