@@ -98,7 +98,8 @@ impl Address {
             }
         }
         let store = Box::new(PostgresStore::open(url, schema.clone())?);
-        Ok(Self::Postgres { store, place: postgres_place(url, schema) })
+        let place = postgres_place(&store);
+        Ok(Self::Postgres { store, place })
     }
 
     /// Opens it, and checks that it is one this build understands.
@@ -135,7 +136,7 @@ impl Opened {
             At::Postgres(store) => {
                 let mut connection = store.connection().await?;
                 let tx = connection.transaction().await?;
-                Outbox::new(store.schema().clone()).enqueue_many(&*tx, messages).await?;
+                Outbox::new(store.schema().clone()).enqueue_many(&tx, messages).await?;
                 tx.rollback().await?;
             }
             At::Sqlite(file) => {
@@ -158,7 +159,7 @@ impl Opened {
 /// Connects, and checks that the schema is one this build understands.
 async fn check(store: &PostgresStore) -> Result<()> {
     let connection = store.connection().await?;
-    Ok(migrate::check(&**connection, store.schema()).await?)
+    Ok(migrate::check(&*connection, store.schema()).await?)
 }
 
 /// The file of `sqlite:FILE` or `sqlite://FILE`; `None` if it is another kind of URL.
@@ -203,20 +204,11 @@ fn not_there(file: &Path, unasked: bool) -> Failure {
     }
 }
 
-/// `postgres://host:port/database`, from what the driver will really use.
-fn postgres_place(url: &str, schema: &Schema) -> String {
-    use tokio_postgres::config::{Config, Host};
-    // Its settings are the store's business, and the driver does not know them all.
-    let config = url.split('?').next().and_then(|url| url.parse::<Config>().ok()).unwrap_or_default();
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => "localhost".to_owned(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+/// `postgres://host:port/database`, with every host.
+fn postgres_place(store: &PostgresStore) -> String {
+    let schema = store.schema();
     let schema = if *schema == Schema::default() { String::new() } else { format!(" (schema {schema})") };
-    format!("postgres://{host}:{port}/{database}{schema}")
+    format!("postgres://{}{schema}", store.place())
 }
 
 #[cfg(test)]
@@ -244,6 +236,8 @@ mod tests {
             ("SQLite:x.db", "file x.db"),
             ("postgres://app:hunter2@db.example:6432/shop?sslmode=disable", "postgres://db.example:6432/shop"),
             ("postgresql://app@localhost", "postgres://localhost:5432/app"),
+            ("postgres://app:hunter2@a:1,b/shop", "postgres://a:1,b:5432/shop"),
+            ("host=a,b password=hunter2 dbname=shop", "postgres://a:5432,b:5432/shop"),
             ("", "the database URL is empty"),
             (" ", "the database URL is empty"),
             ("sqlite:", refused),

@@ -2,9 +2,9 @@
 //!
 //! An application writes a message inside its own database transaction: both commit or neither does. A relay then
 //! delivers it, at least once, in order where order matters. This crate is the database side: the [`Message`] and how
-//! it is enqueued, the [`Store`] with one method for each transition of a delivery, and the migrations. It spawns
-//! no task and sends nothing; that is the relay's work. (A store in SQLite has two threads of its own, since SQLite's
-//! calls block.)
+//! it is enqueued, the [`Store`] with one method for each transition of a delivery, and the migrations. It
+//! sends nothing; that is the relay's work. (A store in PostgreSQL has a task for each of its connections; a store in
+//! SQLite has two threads of its own, since SQLite's calls block.)
 //!
 //! ```no_run
 //! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -61,7 +61,7 @@ pub use crate::message::{Message, limit};
 pub use crate::operate::{Done, MAX_ORDER, Order, ReplayOrder};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
-pub use crate::store::postgres::PostgresStore;
+pub use crate::store::postgres::{PostgresConnection, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::SqliteStore;
 pub use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, GenericClient, Transaction};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use crate::error::Error;
 use crate::schema::Schema;
@@ -132,6 +132,8 @@ pub struct Status {
     pub functions_current: bool,
     /// Prefix of the group roles, if they were made.
     pub role_prefix: Option<String>,
+    /// Which of the group roles the server does not have: a restore on another server brings none.
+    pub missing_roles: Vec<String>,
 }
 
 impl Status {
@@ -145,8 +147,7 @@ impl Status {
 /// Applies what is missing, as one transaction. Safe to call from many processes at once: one works, the others wait
 /// and find nothing to do. Refuses a schema that is newer than this build.
 pub async fn up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> {
-    let tx = client.transaction().await?;
-    tx.batch_execute(PINNED_PATH).await?;
+    let tx = begin(client).await?;
     lock(&tx, schema).await?;
     become_owner(&tx, schema).await?;
     // CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even when the schema is there; the owner role has none.
@@ -204,10 +205,15 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
             applied_at: None,
         });
     }
+    let missing_roles = match &installed.role_prefix {
+        Some(prefix) => roles::missing(client, &Roles::new(&Schema::new(prefix)?)).await?,
+        None => Vec::new(),
+    };
     Ok(Status {
         migrations,
         functions_current: installed.functions_hash.as_deref() == Some(&functions_hash()),
         role_prefix: installed.role_prefix,
+        missing_roles,
     })
 }
 
@@ -250,6 +256,13 @@ pub fn script(schema: &Schema) -> String {
 /// The grants of the group roles, whose names are left as they stand in the file.
 pub(crate) fn grants(schema: &Schema) -> String {
     render(roles::GRANTS, schema)
+}
+
+/// Whoever waited for the lock is to see what the one before did, whatever the database's isolation is.
+async fn begin(client: &mut Client) -> Result<Transaction<'_>, Error> {
+    let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
+    tx.batch_execute(PINNED_PATH).await?;
+    Ok(tx)
 }
 
 async fn lock(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
@@ -332,7 +345,10 @@ async fn replace_functions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), 
         tx.batch_execute(&render(sql, schema)).await?;
     }
     tx.batch_execute(&finish(schema)).await?;
-    if let Some(prefix) = installed(tx, schema).await?.role_prefix {
+    // Roles that a restore did not bring can get no rights; `migrate status` says that they are missing.
+    if let Some(prefix) = installed(tx, schema).await?.role_prefix
+        && roles::missing(tx, &Roles::new(&Schema::new(&prefix)?)).await?.is_empty()
+    {
         roles::grant(tx, schema, &prefix).await?;
     }
     Ok(())

@@ -115,6 +115,9 @@ pub trait Store: Inspect + Send + Sync {
     /// message is about, not what it says.
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error>;
 
+    /// Whether it can be written to, now: [`Error::ReadOnly`] if its server is a standby or read-only.
+    async fn can_write(&self) -> Result<(), Error>;
+
     /// A relay says that it is alive, and how its sinks are: see [`Inspect::relays`].
     async fn report(&self, report: &RelayReport) -> Result<(), Error>;
 

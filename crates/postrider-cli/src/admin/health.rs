@@ -36,7 +36,7 @@ pub(super) struct ReadyDocument {
     /// `ready` or `not_ready`.
     #[schema(example = "ready")]
     status: &'static str,
-    /// Which database does not answer and why, or `stopping`.
+    /// Which database does not answer or takes no writes, and why; or `stopping`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(super) async fn health() -> Json<HealthDocument> {
     Json(HealthDocument { status: "ok" })
 }
 
-/// Whether it can work: every database answers, and nobody asked it to stop
+/// Whether it can work: every database answers and takes writes, and nobody asked it to stop
 #[utoipa::path(get, path = "/api/ready", tag = "health",
     responses((status = 200, body = ReadyDocument), (status = 503, body = ReadyDocument)))]
 pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
@@ -78,8 +78,8 @@ async fn unready(admin: &Admin) -> Option<String> {
     for database in &admin.databases {
         let (name, store) = (database.name.clone(), Arc::clone(&database.store));
         asked.spawn(async move {
-            let why = match timeout(READY_TIMEOUT, store.now()).await {
-                Ok(Ok(_)) => return None,
+            let why = match timeout(READY_TIMEOUT, store.can_write()).await {
+                Ok(Ok(())) => return None,
                 Ok(Err(error)) => output::printable(&error.in_short()),
                 Err(_) => format!("no answer in {}", humane::span(READY_TIMEOUT)),
             };

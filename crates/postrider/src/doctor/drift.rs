@@ -16,7 +16,7 @@ const UP: &str = "postrider migrate up";
 pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
     let looked = async {
         let connection = store.connection().await?;
-        match migrate::check(&**connection, store.schema()).await {
+        match migrate::check(&*connection, store.schema()).await {
             Ok(()) => {}
             Err(error @ (Error::SchemaMissing { .. } | Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. })) => {
                 let why = "this build refuses to work on it";
@@ -50,7 +50,7 @@ async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
         return Ok(finding);
     }
     let connection = store.connection().await?;
-    Ok(match migrate::status(&**connection, store.schema()).await {
+    Ok(match migrate::status(&*connection, store.schema()).await {
         Ok(status) if !status.functions_current => {
             let why = "functions, views or rights may be another build's, with its mistakes";
             Finding::new("functions", Level::Bad, "functions and views were installed by another build", why).fix(UP)

@@ -23,7 +23,7 @@ struct Group {
 pub(super) async fn grants(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     let connection = store.connection().await?;
     // Who may not read the settings does not know the groups' names; what it may call is seen all the same.
-    let prefix = migrate::status(&**connection, store.schema()).await.ok().and_then(|status| status.role_prefix);
+    let prefix = migrate::status(&*connection, store.schema()).await.ok().and_then(|status| status.role_prefix);
     drop(connection);
     let script = migrate::grants(store.schema());
     let groups: Vec<Group> = GROUPS

@@ -1,9 +1,10 @@
 //! Group roles: made once for the server, granted for one schema. `postrider migrate roles` calls this; `migrate up`
 //! repeats the grants after functions or views were replaced. Login roles are the operator's to make and to grant to.
 
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{PINNED_PATH, become_owner, check, lock, render};
+use super::{become_owner, begin, check, lock, render};
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -41,6 +42,12 @@ impl Roles {
         }
     }
 
+    /// All of them, the owner first.
+    #[must_use]
+    pub fn names(&self) -> [&str; 6] {
+        self.pairs().map(|(_, name)| name)
+    }
+
     fn pairs(&self) -> [(&'static str, &str); 6] {
         [
             ("owner", &self.owner),
@@ -58,8 +65,7 @@ impl Roles {
 pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Result<Roles, Error> {
     check(client, schema).await?;
     let roles = Roles::new(prefix);
-    let tx = client.transaction().await?;
-    tx.batch_execute(PINNED_PATH).await?;
+    let tx = begin(client).await?;
     lock(&tx, schema).await?;
     for (_, role) in roles.pairs() {
         // Two databases of one server may do this at once: whoever comes second finds the role there.
@@ -85,6 +91,15 @@ pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Res
     tx.batch_execute(&format!("update {}.setting set role_prefix = '{prefix}'", schema.quoted())).await?;
     tx.commit().await?;
     Ok(roles)
+}
+
+/// Those that the server does not have.
+pub(super) async fn missing(client: &impl GenericClient, roles: &Roles) -> Result<Vec<String>, Error> {
+    let names: Vec<&str> = roles.names().into();
+    let sql = "select n.name from unnest($1::text[]) with ordinality n(name, place) \
+               where not exists (select from pg_catalog.pg_roles r where r.rolname = n.name) order by n.place";
+    let rows = client.query_typed(sql, &[(&names, Type::TEXT_ARRAY)]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// Everything in the schema belongs to the owner role; SECURITY DEFINER functions then run with its rights.

@@ -4,24 +4,28 @@
 mod connect;
 mod dead;
 mod entries;
+mod hosts;
 mod inspect;
 mod listen;
 mod operate;
+mod pool;
 mod search;
 mod tls;
+mod url;
 mod waiting;
 mod watch;
 
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use deadpool_postgres::{Object, Pool};
 use serde_json::value::RawValue;
-use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql, Type};
+use tokio_postgres::{IsolationLevel, Row};
 use uuid::Uuid;
 
-use self::connect::Dial;
+use self::connect::Connector;
+use self::pool::Pool;
+pub use self::pool::PostgresConnection;
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::{Error, words_and_causes};
 use crate::inbox::{Event, Inbox};
@@ -40,16 +44,28 @@ type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 pub struct PostgresStore {
     pool: Pool,
     schema: Schema,
-    dial: Dial,
 }
 
 /// How many blocked lanes a claim looks at before it stops; a thorough one looks at this many.
 const THOROUGH_HOPS: i32 = 1_000_000;
 const USUAL_HOPS: i32 = 2_000;
 
+/// What stands before a statement of a relay. The server ends it by itself before a relay with the usual lease gives it up
+/// (half a lease, 30 seconds at most), so that nothing goes on that nobody waits for; and if the network fails between the
+/// statement and its commit, nothing stays locked. Whatever the database's default is, SQL here is written for READ COMMITTED.
+const BEGIN: &str = "begin isolation level read committed; set local statement_timeout = '25s'; \
+     set local idle_in_transaction_session_timeout = '25s'";
+
+/// The same for a transaction of several statements.
+const LIMIT: &str = "set local statement_timeout = '25s'; set local idle_in_transaction_session_timeout = '25s'";
+
+/// What stands before an order or the house-keeping, which may take its time.
+const BEGIN_UNLIMITED: &str =
+    "begin isolation level read committed; set local idle_in_transaction_session_timeout = '25s'";
+
 /// What stands before a question: nothing is changed, half a minute is enough, and deliveries keep the other cores. Most of
 /// the hot table is in memory, so looking up a lane's head costs less than the planner thinks.
-const BEGIN_TO_ASK: &str = "begin read only; set local statement_timeout = '30s'; \
+const BEGIN_TO_ASK: &str = "begin isolation level read committed read only; set local statement_timeout = '30s'; \
      set local max_parallel_workers_per_gather = 0; set local jit = off; set local random_page_cost = 2";
 
 /// Received events that go in one transaction of a prune.
@@ -62,20 +78,24 @@ impl PostgresStore {
     pub async fn connect(url: &str, schema: Schema) -> Result<Self, Error> {
         let store = Self::open(url, schema)?;
         let connection = store.connection().await?;
-        migrate::check(&**connection, &store.schema).await?;
+        migrate::check(&*connection, &store.schema).await?;
         Ok(store)
     }
 
     /// Connects without looking at the schema: for migrations.
     pub fn open(url: &str, schema: Schema) -> Result<Self, Error> {
-        let dial = Dial::new(url)?;
-        let pool = connect::pool(&dial)?;
-        Ok(Self { pool, schema, dial })
+        Ok(Self { pool: Pool::new(Connector::new(url)?)?, schema })
     }
 
     /// A connection of the pool.
-    pub async fn connection(&self) -> Result<Object, Error> {
-        self.pool.get().await.map_err(|error| connect::explain(&self.dial, error))
+    pub async fn connection(&self) -> Result<PostgresConnection, Error> {
+        self.pool.get().await
+    }
+
+    /// Where it is: `host:port,host:port/database`, without user and password.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        self.pool.connector().target()
     }
 
     /// The schema the outbox is in.
@@ -84,30 +104,49 @@ impl PostgresStore {
         &self.schema
     }
 
-    /// A statement that is a transaction of its own.
+    /// A statement that is a transaction of its own, and that the server ends when it takes too long.
     pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
-        let sql = self.in_schema(sql);
-        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
-        let rows = lent.object()?.query_typed(&sql, parameters).await;
-        lent.answered = true;
-        Ok(rows?)
+        self.transact(BEGIN, sql, parameters).await
     }
 
-    /// A statement that only reads, and that the server ends by itself when it takes too long: whoever asked has gone then.
-    /// Three statements, sent together; a pooler in transaction mode keeps them together, too.
+    /// A statement that is a transaction of its own and may take as long as it takes.
+    pub(crate) async fn order(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        self.transact(BEGIN_UNLIMITED, sql, parameters).await
+    }
+
+    /// A statement that only reads, and that the server ends when it takes too long.
     pub(crate) async fn ask(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        self.transact(BEGIN_TO_ASK, sql, parameters).await
+    }
+
+    /// A question about the server itself: what `judge` says of the one row is said by the server.
+    pub(crate) async fn check(&self, sql: &str, judge: fn(&Row) -> Result<(), Error>) -> Result<(), Error> {
+        let judged = |rows: Vec<Row>| rows.first().map_or(Ok(()), judge);
+        self.transact_and(BEGIN, sql, &[], judged).await
+    }
+
+    async fn transact(&self, first: &str, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        self.transact_and(first, sql, parameters, Ok).await
+    }
+
+    /// Three statements, sent together: one round trip. A pooler in transaction mode keeps them together, too.
+    async fn transact_and<T>(
+        &self,
+        first: &str,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+        read: impl FnOnce(Vec<Row>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let sql = self.in_schema(sql);
-        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
-        let connection = lent.object()?;
-        let (begun, rows, _) = futures_util::future::join3(
-            connection.batch_execute(BEGIN_TO_ASK),
-            connection.query_typed(&sql, parameters),
-            connection.batch_execute("commit"),
+        let mut call = self.pool.call().await?;
+        let client = call.client()?;
+        let (begun, rows, committed) = futures_util::future::join3(
+            client.batch_execute(first),
+            client.query_typed(&sql, parameters),
+            client.batch_execute("commit"),
         )
         .await;
-        lent.answered = true;
-        begun?;
-        Ok(rows?)
+        call.end(begun.and(rows).and_then(|rows| committed.map(|()| rows)).map_err(Error::from).and_then(read))
     }
 
     fn in_schema(&self, sql: &str) -> String {
@@ -116,15 +155,18 @@ impl PostgresStore {
 
     /// For functions that return one number.
     async fn count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
-        let rows = self.query(sql, parameters).await?;
-        let count: i32 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
-        Ok(u64::try_from(count).unwrap_or(0))
+        count(&self.query(sql, parameters).await?)
+    }
+
+    /// The same, for orders.
+    async fn order_count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        count(&self.order(sql, parameters).await?)
     }
 
     /// For the functions about routes, which say whether they changed something.
     async fn flag(&self, sql: &str, route: &Route) -> Result<bool, Error> {
         let rows = self
-            .query(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
+            .order(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
             .await?;
         Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
     }
@@ -133,32 +175,6 @@ impl PostgresStore {
     async fn ids(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Uuid>, Error> {
         let rows = self.query(sql, parameters).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-    }
-}
-
-/// A connection whose answer is waited for. If the waiting is given up, the connection is closed: whatever came next would
-/// stand behind the statement that still runs.
-///
-/// The server is not told to stop. A commit that waits for a standby, told so, gives up the standby and stays; and pgbouncer
-/// 1.18, which many have, ends when it is asked to pass such a request on.
-struct Lent {
-    connection: Option<Object>,
-    answered: bool,
-}
-
-impl Lent {
-    fn object(&mut self) -> Result<&mut Object, Error> {
-        // It is there until it is dropped.
-        self.connection.as_mut().ok_or(Error::StoreStopped)
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take().filter(|_| !self.answered) {
-            // Taken out of the pool, and closed.
-            drop(Object::take(connection));
-        }
     }
 }
 
@@ -300,7 +316,7 @@ impl Store for PostgresStore {
     }
 
     async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
-        self.count(
+        self.order_count(
             "select outbox.unclaim_stuck(older_than_seconds => $1::text::numeric)",
             &[(&seconds(older_than), Type::TEXT)],
         )
@@ -308,7 +324,7 @@ impl Store for PostgresStore {
     }
 
     async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
-        self.count(
+        self.order_count(
             "select outbox.redrive(message_ids => $1, all_dead => $2, sink => $3)",
             &[(&message_ids, Type::UUID_ARRAY), (&message_ids.is_none(), Type::BOOL), (&sink, Type::TEXT)],
         )
@@ -316,7 +332,7 @@ impl Store for PostgresStore {
     }
 
     async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
-        self.count(
+        self.order_count(
             "select outbox.discard(message_ids => $1, sink => $2)",
             &[(&message_ids, Type::UUID_ARRAY), (&sink, Type::TEXT)],
         )
@@ -330,7 +346,7 @@ impl Store for PostgresStore {
                 (None, Some(*from), Some(*to), namespace.as_deref(), topic.as_deref())
             }
         };
-        self.count(
+        self.order_count(
             "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5, \
              namespace => $6)",
             &[
@@ -347,7 +363,7 @@ impl Store for PostgresStore {
 
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
         let rows = self
-            .query(
+            .order(
                 "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
                 &[(&older_than.map(seconds), Type::TEXT)],
             )
@@ -364,27 +380,30 @@ impl Store for PostgresStore {
     async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
         let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
         enqueue::check_many(&messages)?;
-        let mut lent = Lent { connection: Some(self.connection().await?), answered: false };
-        let connection = lent.object()?;
+        let mut call = self.pool.call().await?;
+        let client = call.client()?;
         let done = async {
-            let tx = connection.transaction().await?;
-            let first = Inbox::new(self.schema.clone()).receive_many(&*tx, &events).await?;
+            let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
+            let inbox = Inbox::new(self.schema.clone());
+            let (limited, first) =
+                futures_util::future::join(tx.batch_execute(LIMIT), inbox.receive_many(&tx, &events)).await;
+            limited?;
+            let first = first?;
             let new: Vec<Message> =
                 messages.into_iter().zip(&first).filter(|(_, first)| **first).map(|(message, _)| message).collect();
-            Outbox::new(self.schema.clone()).enqueue_many(&*tx, &new).await?;
+            Outbox::new(self.schema.clone()).enqueue_many(&tx, &new).await?;
             tx.commit().await?;
             Ok(first)
         }
         .await;
-        lent.answered = true;
-        done
+        call.end(done)
     }
 
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
         let mut pruned = 0;
         loop {
             let deleted = self
-                .count(
+                .order_count(
                     "select outbox.prune_inbox(older_than_seconds => $1::text::numeric, batch_size => $2)",
                     &[(&older_than.map(seconds), Type::TEXT), (&int(INBOX_BATCH), Type::INT4)],
                 )
@@ -397,12 +416,12 @@ impl Store for PostgresStore {
     }
 
     async fn make_partitions(&self) -> Result<u64, Error> {
-        self.count("select outbox.make_partitions()", &[]).await
+        self.order_count("select outbox.make_partitions()", &[]).await
     }
 
     async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
         let on_dead = change.on_dead.map(OnDead::as_str);
-        self.query(
+        self.order(
             "select outbox.configure_sink(sink => $1, paused => $2, on_dead => $3)",
             &[(&sink, Type::TEXT), (&change.paused, Type::BOOL), (&on_dead, Type::TEXT)],
         )
@@ -442,6 +461,10 @@ impl Store for PostgresStore {
 
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
         operate::enqueue(self, actor, message).await
+    }
+
+    async fn can_write(&self) -> Result<(), Error> {
+        watch::can_write(self).await
     }
 
     async fn report(&self, report: &RelayReport) -> Result<(), Error> {
@@ -498,6 +521,11 @@ fn claimed(row: &Row) -> Result<Claimed, Error> {
         claimed_at: time(row, "claimed_at")?,
         lease_expires_at: time(row, "lease_expires_at")?,
     })
+}
+
+fn count(rows: &[Row]) -> Result<u64, Error> {
+    let count: i32 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
+    Ok(u64::try_from(count).unwrap_or(0))
 }
 
 fn time(row: &Row, column: &str) -> Result<SystemTime, Error> {

@@ -34,7 +34,7 @@ use self::statement::sql;
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::inbox::{self, Event};
-use crate::inspect::RelayReport;
+use crate::inspect::{Inspect as _, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
 use crate::message::Message;
 use crate::operate::{Done, Order};
@@ -274,6 +274,11 @@ impl Store for SqliteStore {
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
         let (actor, message) = (actor.to_owned(), message.clone());
         self.write(move |session| order::enqueue(session, &actor, &message)).await
+    }
+
+    async fn can_write(&self) -> Result<(), Error> {
+        // A file that may not be written is refused when it is opened.
+        self.now().await.map(drop)
     }
 
     async fn report(&self, report: &RelayReport) -> Result<(), Error> {

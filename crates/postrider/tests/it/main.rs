@@ -7,6 +7,7 @@ mod support;
 mod claim;
 mod clock;
 mod complete;
+mod connections;
 mod contract;
 mod costs;
 mod enqueue;

@@ -107,8 +107,9 @@ pub(super) fn routes(server: Arc<Server>) -> Router {
 }
 
 async fn health(State(server): State<Arc<Server>>) -> Response {
-    match timeout(HEALTH_TIMEOUT, server.store.now()).await {
-        Ok(Ok(_)) => Json(serde_json::json!({"status": "ok"})).into_response(),
+    match timeout(HEALTH_TIMEOUT, server.store.can_write()).await {
+        Ok(Ok(())) => Json(serde_json::json!({"status": "ok"})).into_response(),
+        Ok(Err(Error::ReadOnly { .. })) => away("the database takes no writes"),
         Ok(Err(_)) | Err(_) => away("the database does not answer"),
     }
 }

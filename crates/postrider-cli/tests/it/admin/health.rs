@@ -44,6 +44,35 @@ async fn a_file_that_was_deleted_is_not_ready() {
     server.hear("was deleted, or another file is in its place");
 }
 
+/// A relay whose address leads to a standby is not ready and says why; when the address moves to the primary it goes on by
+/// itself, and delivers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_is_not_ready_and_is_left() {
+    let standby = postrider_testkit::Cluster::start().await;
+    let database = standby.database().await;
+    let primary = standby.duplicate().await;
+    let proxy = postrider_testkit::FaultProxy::start(standby.port()).await;
+    let mut outbox = Outbox::of(database.clone());
+    outbox.url = proxy.url(&database);
+    let server = Server::run(&outbox, &[]);
+    until("it is ready", async || server.get("/api/ready").await.status == 200).await;
+    standby.demote().await;
+    until("it sees the standby", async || server.get("/api/ready").await.text.contains("takes no writes")).await;
+    let away = server.get("/api/ready").await;
+    assert_eq!(away.status, 503);
+    assert!(away.text.contains("it is in recovery"), "{}", away.text);
+
+    proxy.retarget(primary.port());
+    until("it is ready again", async || server.get("/api/ready").await.status == 200).await;
+    outbox.url = database.on(&primary).url();
+    store(&outbox).enqueue(&[message("t", 1)]).await.unwrap();
+    let client = database.on(&primary).connect().await;
+    until("it is delivered", async || {
+        client.query_one("select count(*) = 0 from outbox.deliveries", &[]).await.unwrap().get(0)
+    })
+    .await;
+}
+
 /// A store that hangs is not waited for: its answer comes within the bound, and says so.
 #[tokio::test]
 async fn readiness_does_not_hang() {

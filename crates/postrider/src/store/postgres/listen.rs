@@ -2,27 +2,23 @@
 //! comes, without a word; so a new listener first sends itself a notification through the store's pool and waits for it.
 //! Nothing is spawned: the connection is driven by whoever waits.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, select};
-use futures_util::stream::{Stream, StreamExt as _};
+use futures_util::stream::StreamExt as _;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::connect::{Messages, closed, driven};
 use crate::error::Error;
 use crate::store::Listener;
 
 /// How long a notification may take from one connection to the other: it is sent by a commit and arrives at once, or
 /// the server is so busy that polling serves better.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-
-type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
 
 pub(super) struct PostgresListener {
     /// Closes the connection when dropped.
@@ -31,18 +27,16 @@ pub(super) struct PostgresListener {
     /// A notification came while something else was waited for.
     heard: bool,
     channel: String,
+    /// For errors.
+    target: String,
 }
 
 impl PostgresListener {
     pub(super) async fn connect(store: &PostgresStore) -> Result<Self, Error> {
-        let dial = &store.dial;
-        let (client, messages) = match &dial.connector {
-            Some(tls) => dial.config.connect(tls.clone()).await.map(|(client, driver)| (client, messages(driver))),
-            None => dial.config.connect(NoTls).await.map(|(client, driver)| (client, messages(driver))),
-        }
-        .map_err(|error| dial.explain(&error))?;
+        let (client, messages) = store.pool.connector().connect().await?;
         let channel = format!("{}.due", store.schema);
-        let mut listener = Self { client, messages, heard: false, channel: channel.clone() };
+        let target = store.place().to_owned();
+        let mut listener = Self { client, messages, heard: false, channel: channel.clone(), target };
         let probe = format!("postrider.probe.{}", Uuid::new_v4().simple());
         listener.run(&format!("listen \"{channel}\"; listen \"{probe}\"")).await?;
         store.query("select pg_notify($1, '')", &[(&probe, Type::TEXT)]).await?;
@@ -59,22 +53,18 @@ impl PostgresListener {
 
     /// Runs a command while the connection is driven.
     async fn run(&mut self, command: &str) -> Result<(), Error> {
-        let mut ended = pin!(self.client.batch_execute(command));
-        loop {
-            match select(ended, self.messages.next()).await {
-                Either::Left((result, _)) => return Ok(result?),
-                Either::Right((message, rest)) => {
-                    ended = rest;
-                    self.heard |= notification(message)?.is_some_and(|channel| channel == self.channel);
-                }
-            }
-        }
+        let (heard, channel) = (&mut self.heard, &self.channel);
+        driven(&self.target, &mut self.messages, self.client.batch_execute(command), |message| {
+            *heard |= matches!(message, AsyncMessage::Notification(news) if news.channel() == channel);
+        })
+        .await
     }
 
     /// Waits for a notification of this channel.
     async fn hear(&mut self, channel: &str) -> Result<(), Error> {
         loop {
-            match notification(self.messages.next().await)? {
+            let message = self.messages.next().await;
+            match notification(&self.target, message)? {
                 Some(heard) if heard == channel => return Ok(()),
                 Some(heard) => self.heard |= heard == self.channel,
                 None => {}
@@ -94,28 +84,22 @@ impl Listener for PostgresListener {
         // What has arrived besides is the same news. Nothing is awaited from here on, so nothing can be forgotten.
         let mut context = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(message) = self.messages.poll_next_unpin(&mut context) {
-            notification(message)?;
+            notification(&self.target, message)?;
         }
         self.heard = false;
         Ok(())
     }
 }
 
-fn messages<S, T>(mut driver: Connection<S, T>) -> Messages
-where
-    Connection<S, T>: Future + Unpin + Send + 'static,
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    Box::pin(futures_util::stream::poll_fn(move |context| driver.poll_message(context)))
-}
-
 /// The channel, if it is a notification. The end of the connection is an error.
-fn notification(message: Option<Result<AsyncMessage, tokio_postgres::Error>>) -> Result<Option<String>, Error> {
+fn notification(
+    target: &str,
+    message: Option<Result<AsyncMessage, tokio_postgres::Error>>,
+) -> Result<Option<String>, Error> {
     match message {
         Some(Ok(AsyncMessage::Notification(notification))) => Ok(Some(notification.channel().to_owned())),
         Some(Ok(_)) => Ok(None),
         Some(Err(error)) => Err(error.into()),
-        None => Err(Error::CannotListen { reason: "the connection was closed".to_owned() }),
+        None => Err(closed(target)),
     }
 }

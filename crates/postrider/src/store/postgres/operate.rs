@@ -77,7 +77,7 @@ pub(super) async fn enqueue(store: &PostgresStore, actor: &str, message: &Messag
     );
     let entry: [Parameter<'_>; 3] = [(&actor, Type::TEXT), (&check::ENQUEUE, Type::TEXT), (&detail, Type::TEXT)];
     let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &entry].concat();
-    let rows = store.query(&sql, &parameters).await?;
+    let rows = store.order(&sql, &parameters).await?;
     enqueue::only(rows.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
 }
 
@@ -127,7 +127,7 @@ impl Given<'_> {
         );
         let order: [Parameter<'_>; 3] =
             [(&self.actor, Type::TEXT), (&self.action, Type::TEXT), (&self.detail, Type::TEXT)];
-        let rows = self.store.query(&sql, &[&order, parameters].concat()).await?;
+        let rows = self.store.order(&sql, &[&order, parameters].concat()).await?;
         let Some(row) = rows.first() else { return Ok(Done { affected: 0, next: None, paced_until: None }) };
         let affected: i32 = row.try_get("affected")?;
         Ok(Done {

@@ -13,6 +13,24 @@ use crate::explain::{self, Facts, LaneHead};
 use crate::inspect::{Explanation, Inspect as _, MessageDetail, RelayRecord, RelayReport, Sample};
 use crate::message::limit;
 
+/// Asked as a statement that writes is: a pool that leads to a standby is left, then.
+pub(super) async fn can_write(store: &PostgresStore) -> Result<(), Error> {
+    store
+        .check(
+            "select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on'",
+            |row| {
+                let (standby, read_only): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
+                let message = match (standby, read_only) {
+                    (true, _) => "it is in recovery",
+                    (_, true) => "its transactions are read-only",
+                    _ => return Ok(()),
+                };
+                Err(Error::ReadOnly { message: message.to_owned() })
+            },
+        )
+        .await
+}
+
 pub(super) async fn report(store: &PostgresStore, report: &RelayReport) -> Result<(), Error> {
     store
         .query(
