@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::Store;
+use postrider::{Error, Store};
 use postrider_relay::{Finding, Level};
 use serde::Serialize;
 
@@ -110,6 +110,17 @@ async fn look_at_store(address: Address, sinks: &[Planned], routed: &[String]) -
     };
     let Opened { store, place, .. } = &opened;
     let mut findings = vec![Finding::works("it answers, and its schema is current")];
+    if let Err(error) = store.can_write().await {
+        let what = match error {
+            Error::ReadOnly { message } => format!("it takes no writes: {message}"),
+            other => format!("whether it takes writes is not known: {}", other.in_short()),
+        };
+        findings.push(Finding::broken(
+            what,
+            "connect to the primary; several hosts in the URL are tried until one takes writes",
+        ));
+        return Place { title: format!("store {place}"), findings };
+    }
     match store.listen().await {
         Ok(_) => findings.push(Finding::works("it tells when something is due")),
         Err(error) => findings.push(Finding::weak(

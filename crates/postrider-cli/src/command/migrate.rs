@@ -107,7 +107,7 @@ impl Prepared {
             }
             Self::Status(store) => {
                 let connection = store.connection().await?;
-                let status = migrate::status(&**connection, store.schema()).await?;
+                let status = migrate::status(&*connection, store.schema()).await?;
                 print_status(&status, store.schema(), output)
             }
             Self::Print(schema) => print_script(&schema, output),
@@ -211,7 +211,10 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     };
     output.line(format!("functions  {functions}"))?;
     let roles = match &status.role_prefix {
-        Some(prefix) => format!("{prefix}_owner, _producer, _receiver, _relay, _control, _auditor"),
+        Some(prefix) if status.missing_roles.is_empty() => {
+            format!("{prefix}_owner, _producer, _receiver, _relay, _control, _auditor")
+        }
+        Some(prefix) => roles_there(prefix, schema, &status.missing_roles),
         None => "none (see `postrider migrate roles`)".to_owned(),
     };
     output.line(format!("roles      {roles}"))?;
@@ -225,6 +228,19 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     Ok(code)
 }
 
+/// The roles that are there, those that are not, and what makes them.
+fn roles_there(prefix: &str, schema: &Schema, missing: &[String]) -> String {
+    let there: Vec<String> = Schema::new(prefix).map_or_else(
+        |_| Vec::new(),
+        |prefix| {
+            Roles::new(&prefix).names().map(str::to_owned).into_iter().filter(|role| !missing.contains(role)).collect()
+        },
+    );
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let option = if prefix == schema.as_str() { String::new() } else { format!(" --prefix {prefix}") };
+    format!("{there}; missing: {} (run `postrider migrate roles{option}`)", missing.join(", "))
+}
+
 #[derive(Serialize)]
 struct StatusDocument<'a> {
     schema: &'a str,
@@ -233,6 +249,7 @@ struct StatusDocument<'a> {
     migrations: Vec<MigrationDocument<'a>>,
     functions_current: bool,
     role_prefix: Option<&'a str>,
+    missing_roles: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -258,6 +275,7 @@ fn status_document<'a>(status: &'a Status, schema: &'a Schema, state: Verdict) -
             .collect(),
         functions_current: status.functions_current,
         role_prefix: status.role_prefix.as_deref(),
+        missing_roles: &status.missing_roles,
     }
 }
 

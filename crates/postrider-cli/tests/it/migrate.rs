@@ -72,3 +72,43 @@ async fn the_printed_script_makes_the_schema() {
     let document = finish(command(&["migrate", "print", "--json"]), b"").json();
     assert!(document["sql"].as_str().unwrap().starts_with("begin;"));
 }
+
+/// A restore on another server brings no roles: those that are there are listed, and what makes the others is said.
+#[tokio::test]
+async fn roles_that_are_missing_are_named() {
+    let database = Cluster::start().await.database().await;
+    run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();
+    sql(&database, "drop owned by shop_relay, shop_auditor; drop role shop_relay, shop_auditor").await;
+    let said = run(&database, &["migrate", "status"]).ok();
+    let line = "roles      shop_owner, shop_producer, shop_receiver, shop_control; missing: shop_relay, shop_auditor \
+                (run `postrider migrate roles --prefix shop`)";
+    assert!(said.contains(line), "{said}");
+    let document = run(&database, &["migrate", "status", "--json"]).json();
+    assert_eq!(document["missing_roles"], serde_json::json!(["shop_relay", "shop_auditor"]));
+    // An upgrade does not stumble over them.
+    sql(&database, "update outbox.setting set functions_hash = 'another'").await;
+    run(&database, &["migrate", "up"]).ok();
+    run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();
+    assert!(run(&database, &["migrate", "status"]).ok().contains("shop_owner, _producer"));
+}
+
+/// A standby is not something to run on, and `check` says so; what only reads works there.
+#[tokio::test]
+async fn a_standby_is_told_apart() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database().await;
+    assert_eq!(run(&database, &["check"]).code, 0);
+    cluster.demote().await;
+    let checked = run(&database, &["check"]);
+    assert_eq!(checked.code, 8, "{}", checked.stdout);
+    assert!(checked.stdout.contains("it takes no writes: it is in recovery"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("connect to the primary"), "{}", checked.stdout);
+    run(&database, &["status"]).ok();
+    let refused = run(&database, &["enqueue", "--topic", "t", "--payload", "1"]);
+    assert_eq!(refused.code, 6, "{}", refused.stderr);
+    assert!(refused.stderr.contains("this server takes no writes"), "{}", refused.stderr);
+    let wanted = format!("{}?target_session_attrs=primary", database.url());
+    let away = crate::support::run_at(&wanted, &["status"]);
+    assert_eq!(away.code, 6);
+    assert!(away.stderr.contains("it is a standby"), "{}", away.stderr);
+}
