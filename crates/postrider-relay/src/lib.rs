@@ -30,6 +30,7 @@ mod keeper;
 mod leases;
 mod look;
 mod options;
+mod outage;
 mod outlet;
 mod policy;
 mod reaper;

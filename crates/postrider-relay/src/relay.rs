@@ -3,7 +3,7 @@
 //! stops them and holds what they share.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::handle::RelayHandle;
 use crate::leases::{self, Leases};
 use crate::options::{RelayOptions, SinkOptions};
+use crate::outage::Outage;
 use crate::outlet::Outlet;
 use crate::room::Room;
 use crate::sink::Sink;
@@ -90,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) cut_short: CancellationToken,
     dice: Mutex<StdRng>,
     ended: mpsc::Sender<Ended>,
-    store_away: AtomicBool,
+    store_outage: Outage,
     /// Why a drain ended before it could know that nothing is due.
     drain_trouble: Mutex<Option<String>>,
 }
@@ -133,7 +134,7 @@ impl Trouble {
 }
 
 impl Shared {
-    /// Asks the store, not for ever. Trouble is logged when it begins and when it is over, not each time.
+    /// Asks the store, not for ever. Trouble is logged when it begins and ends, not each time, and once in a while at most.
     pub(crate) async fn ask<T>(
         &self,
         what: &'static str,
@@ -152,7 +153,7 @@ impl Shared {
     ) -> Result<T, Trouble> {
         let trouble = match tokio::time::timeout(patience, call).await {
             Ok(Ok(answer)) => {
-                if self.store_away.swap(false, Ordering::AcqRel) {
+                if self.store_outage.back() {
                     info!("the store answers again");
                 }
                 return Ok(answer);
@@ -160,8 +161,8 @@ impl Shared {
             Ok(Err(error)) => Trouble::Store(error),
             Err(_) => Trouble::Unanswered,
         };
-        if !self.store_away.swap(true, Ordering::AcqRel) {
-            warn!(what, error = trouble.words(), "the store cannot be asked; trying until it can");
+        if let Some(outages) = self.store_outage.away(self.clock.now()) {
+            warn!(what, error = trouble.words(), outages, "the store cannot be asked; trying until it can");
         }
         Err(trouble)
     }
@@ -406,7 +407,7 @@ impl RelayBuilder {
             cut_short: CancellationToken::new(),
             dice: Mutex::new(self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)),
             ended,
-            store_away: AtomicBool::new(false),
+            store_outage: Outage::default(),
             drain_trouble: Mutex::default(),
             store: self.store,
             options: self.options,

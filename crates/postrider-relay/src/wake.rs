@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, watch};
 use tracing::{info, warn};
 
+use crate::outage::Outage;
 use crate::relay::Shared;
 
 /// For how long a relay says it sleeps. A crashed one makes producers notify nobody for this long.
@@ -86,14 +87,14 @@ impl Wake {
 pub(crate) async fn listen(shared: Arc<Shared>) {
     let wake = &shared.wake;
     let mut pause = RECONNECT_FIRST;
-    let mut said = false;
+    // No notifications at all is another thing than a connection that breaks.
+    let (deaf, broken) = (Outage::default(), Outage::default());
     loop {
         match tokio::time::timeout(CONNECT_MOST, shared.store.listen()).await {
             Ok(Ok(mut listener)) => {
-                if said {
+                if deaf.back() | broken.back() {
                     info!("listening for notifications again");
                 }
-                said = false;
                 pause = RECONNECT_FIRST;
                 wake.listening.store(true, Ordering::Release);
                 // Whatever came before we listened.
@@ -107,20 +108,18 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 wake.tell();
             }
             Ok(Err(postrider::Error::CannotListen { reason })) => {
-                if !said {
+                if deaf.away(shared.clock.now()).is_some() {
                     warn!(%reason, poll = ?shared.options.poll, "no notifications: polling alone");
-                    said = true;
                 }
                 pause = ASK_AGAIN;
             }
             trouble => {
-                if !said {
+                if let Some(outages) = broken.away(shared.clock.now()) {
                     let error = match trouble {
                         Ok(Err(error)) => error.in_short(),
                         _ => format!("no answer within {CONNECT_MOST:?}"),
                     };
-                    warn!(error, "cannot listen for notifications; polling until that works");
-                    said = true;
+                    warn!(error, outages, "cannot listen for notifications; polling until that works");
                 }
                 pause = (pause * 2).min(RECONNECT_MOST);
             }

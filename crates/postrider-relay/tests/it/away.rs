@@ -1,0 +1,133 @@
+//! A store that goes away and comes back, again and again, or stands still: what the relay says and how many connections
+//! it makes.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider::{Route, Store};
+use postrider_relay::{Relay, RelayOptions, SinkOptions};
+use postrider_testkit::FaultProxy;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::{arrivals, message, messages, patiently, quick, site, start, store};
+
+/// Outages of a storm.
+const STORM: u64 = 25;
+
+/// Every line that is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn count(&self, words: &str) -> usize {
+        self.0.lock().expect("no panic").iter().filter(|line| line.contains(words)).count()
+    }
+}
+
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words(String::new());
+        event.record(&mut words);
+        self.0.lock().expect("no panic").push(words.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Connections that are cut again and again are a few lines in the log, not a few for each cut; and everything arrives.
+#[tokio::test]
+async fn a_storm_of_outages_is_a_few_lines() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let site = site().await;
+    let proxy = FaultProxy::start(site.database.cluster().port()).await;
+    let (sink, mut arrived) = arrivals();
+    let through = store(&proxy.url(&site.database)).await;
+    let relay = start(Relay::builder(through as Arc<dyn Store>).sink("default", sink).options(quick()));
+    for _ in 0..STORM {
+        let refused = proxy.counts().refused;
+        proxy.refuse(true);
+        proxy.cut_all();
+        patiently("the relay is refused", async {
+            while proxy.counts().refused == refused {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        proxy.refuse(false);
+        site.enqueue(&messages(1)).await;
+        arrived.next().await;
+    }
+    relay.stop().await;
+    let lines = |words: &str| log.count(words);
+    assert!((1..=2).contains(&lines("the store cannot be asked")), "{:?}", log.0);
+    assert!((1..=2).contains(&lines("the store answers again")), "{:?}", log.0);
+    assert!(lines("cannot listen for notifications") <= 2, "{:?}", log.0);
+    assert!(lines("listening for notifications again") <= 2, "{:?}", log.0);
+}
+
+/// A relay with more sinks than connections, on a database that stands still: it never has more than its pool and its
+/// listener, others can still connect, and everything is delivered afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_stalled_database_is_not_asked_for_more_and_more() {
+    const SINKS: usize = 11;
+    let site = site().await;
+    let named = format!("{}?application_name=stalled", site.database.url());
+    // The shortest patience there is: five seconds.
+    let options = RelayOptions { lease: Duration::from_secs(10), ..quick() };
+    let mut builder = Relay::builder(store(&named).await as Arc<dyn Store>).options(options);
+    let options_of_sink = SinkOptions { deadline: Duration::from_secs(5), ..SinkOptions::default() };
+    let mut sinks = Vec::new();
+    for n in 0..SINKS {
+        let (name, (sink, arrived)) = (format!("sink-{n}"), arrivals());
+        builder = builder.sink_with(&name, sink, options_of_sink.clone()).route(Route::new("t", &name));
+        sinks.push(arrived);
+    }
+    let relay = start(builder);
+    site.until("select count(*) = 11 from outbox.route").await;
+    site.enqueue(&[message("t")]).await;
+    for arrived in &mut sinks {
+        arrived.next().await;
+    }
+    let mut blocker = site.database.connect().await;
+    let lock = blocker.transaction().await.expect("begin");
+    lock.batch_execute("lock table outbox.delivery").await.expect("lock");
+    let backends = "select count(*) from pg_stat_activity where application_name = 'stalled'";
+    let waiting = format!("{backends} and wait_event_type = 'Lock'");
+    // Each has been given up, and another would have been tried and given up, too.
+    let for_long = format!("select ({waiting} and now() - query_start > interval '11 seconds') >= 8");
+    let mut most = 0;
+    patiently("all connections wait", async {
+        while !site.client.query_one(&for_long, &[]).await.expect("query").get::<_, bool>(0) {
+            most = most.max(site.number(backends).await);
+            drop(site.database.connect().await);
+        }
+    })
+    .await;
+    assert!(most <= 9, "{most} connections of one relay");
+    lock.commit().await.expect("commit");
+    site.enqueue(&[message("t")]).await;
+    for arrived in &mut sinks {
+        arrived.next().await;
+    }
+    relay.stop().await;
+}
