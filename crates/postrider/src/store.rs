@@ -22,9 +22,9 @@ use crate::operate::{Done, Order};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
-/// Cancellation: dropping a future may leave its statement running in the store; a question of [`Inspect`] then ends after
-/// half a minute. That is safe: a completion is recorded or not, as a whole, and a claim that nobody received can be abandoned;
-/// if it is not, it ends with its lease.
+/// Cancellation: dropping a future may leave its statement running in the store, on a connection that serves nobody else
+/// until it ends: within half a minute, if it is not an operator's order or the house-keeping. That is safe: a completion is
+/// recorded or not, as a whole, and a claim that nobody received can be abandoned; if it is not, it ends with its lease.
 #[async_trait]
 pub trait Store: Inspect + Send + Sync {
     /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An
