@@ -15,6 +15,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, error, info, warn};
+use uuid::Uuid;
 
 use crate::breaker::Allowed;
 use crate::completer::Ended;
@@ -33,6 +34,8 @@ const STORE_AWAY_FIRST: Duration = Duration::from_millis(100);
 const STORE_AWAY_MOST: Duration = Duration::from_secs(2);
 /// So many claims of a size go well before the next is twice as large: what made them small may stand right behind.
 const TRUSTED_AFTER: u32 = 3;
+/// So often in a row a message is asked for in vain before that is its own failure.
+const BLAMED_AFTER: u32 = 3;
 /// How long a drain waits for messages that are due and locked by somebody.
 const LOCKED_MOST: Duration = Duration::from_secs(30);
 /// The shortest wait of a claimer that found nothing. It doubles up to the poll interval: a producer that looked for
@@ -54,6 +57,8 @@ pub(crate) struct Claimer {
     wary: bool,
     /// Claims that failed were made smaller: this many messages at most, and this part of the bytes.
     shrunk: Option<Shrunk>,
+    /// The message that could not be read last, and how often in a row.
+    unread: Option<(Uuid, u32)>,
     /// Claims that were not answered, and that may have leased something.
     unanswered: Vec<LeaseToken>,
     away: Duration,
@@ -104,6 +109,7 @@ impl Claimer {
             quiet: 0,
             wary: false,
             shrunk: None,
+            unread: None,
             unanswered: Vec::new(),
             away: STORE_AWAY_FIRST,
             locked_until: None,
@@ -340,15 +346,14 @@ impl Claimer {
         }
         let before = self.shrunk;
         self.shrunk = match batch_size {
-            0 | 1 if trouble.is_an_answer() => Some(Shrunk::Blind),
-            0 | 1 => Some(Shrunk::To(1, 0)),
+            0 | 1 => Some(Shrunk::Blind),
             more => Some(Shrunk::To(more / 2, 0)),
         };
         self.shrunk != before
     }
 
-    /// What was claimed without its content gets it now, or is dead with the reason why it cannot be read. `None`: there is
-    /// nothing to deliver.
+    /// What was claimed without its content gets it now. If it cannot be read, that is its outcome: dead if the store said so,
+    /// and otherwise to be tried again later, while others go on. `None`: there is nothing to deliver.
     async fn read_content(&mut self, mut claimed: Vec<Claimed>) -> Option<Vec<Claimed>> {
         if self.shrunk != Some(Shrunk::Blind) {
             return Some(claimed);
@@ -364,20 +369,40 @@ impl Claimer {
             }
             // Its lease has ended meanwhile.
             Ok(None) => {}
-            Err(Trouble::Store(error)) if error.is_an_answer() => {
+            // Perhaps it is not the message.
+            Err(trouble) if !self.is_to_blame(message_id, &trouble) => self.unanswered.push(token),
+            Err(trouble) => {
                 self.shrunk = Some(Shrunk::To(1, 0));
-                let words = error.in_short();
-                error!(%message_id, sink = self.outlet.name, error = words, "this message cannot be read: it is dead now");
-                let failure = Failure::new(SinkFailure::UNREADABLE, words);
-                let outcome = Completion::new(message, Outcome::Failed(failure));
-                let record = self.shared.store.complete(&self.shared.options.worker_id, std::slice::from_ref(&outcome));
+                let words = trouble.words();
+                let outcome = if trouble.is_an_answer() {
+                    error!(%message_id, sink = self.outlet.name, error = words, "this message cannot be read: it is dead now");
+                    Outcome::Failed(Failure::new(SinkFailure::UNREADABLE, words))
+                } else {
+                    warn!(%message_id, sink = self.outlet.name, error = words, "this message could not be read: later again");
+                    let retry = &self.outlet.options.retry;
+                    let retry_after =
+                        retry.backoff.delay(message.attempt_count.unsigned_abs(), &mut *self.shared.dice());
+                    Outcome::Retryable { retry_after, failure: Failure::new(SinkFailure::UNREADABLE, words) }
+                };
+                let completion = Completion::new(message, outcome);
+                let record =
+                    self.shared.store.complete(&self.shared.options.worker_id, std::slice::from_ref(&completion));
                 if self.shared.ask("record outcomes", record).await.is_err() {
                     self.unanswered.push(token);
                 }
             }
-            Err(_) => self.unanswered.push(token),
         }
         None
+    }
+
+    /// Whether a message is why it could not be read: the store says so, or it was asked for several times in vain.
+    fn is_to_blame(&mut self, message_id: Uuid, trouble: &Trouble) -> bool {
+        if trouble.is_an_answer() || !trouble.is_about_the_claim() {
+            return trouble.is_an_answer();
+        }
+        let times = self.unread.filter(|(unread, _)| *unread == message_id).map_or(1, |(_, times)| times + 1);
+        self.unread = Some((message_id, times));
+        times >= BLAMED_AFTER
     }
 
     fn hold(

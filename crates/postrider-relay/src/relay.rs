@@ -105,7 +105,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match self {
             Self::Store(error) => error.in_short(),
             Self::Unanswered => "it does not answer".to_owned(),
@@ -127,9 +127,10 @@ impl Trouble {
         }
     }
 
-    /// Whether a smaller question might have been answered: the store was reached.
+    /// Whether a smaller question might have been answered: the store was reached, and can be written to.
     pub(crate) fn is_about_the_claim(&self) -> bool {
-        !matches!(self, Self::Store(postrider::Error::Connect { .. }))
+        use postrider::Error::{Connect, NoFreeConnection, ReadOnly};
+        !matches!(self, Self::Store(Connect { .. } | NoFreeConnection { .. } | ReadOnly { .. }) | Self::Locked)
     }
 }
 

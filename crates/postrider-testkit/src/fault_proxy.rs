@@ -7,8 +7,9 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -47,6 +48,8 @@ struct State {
     sessions: Mutex<HashMap<u64, AbortHandle>>,
     stalled: watch::Sender<bool>,
     refusing: AtomicBool,
+    /// How fast answers go on each connection; 0 is as fast as they come.
+    bytes_per_second: AtomicU32,
     /// Which statements are still to be answered with a cut, and how many.
     ambush: Mutex<Ambush>,
     connections: AtomicU64,
@@ -120,6 +123,11 @@ impl FaultProxy {
         self.state.refusing.store(refuse, Ordering::SeqCst);
     }
 
+    /// Lets the answers on each connection go no faster than this; 0 takes it back.
+    pub fn slow_down(&self, bytes_per_second: u32) {
+        self.state.bytes_per_second.store(bytes_per_second, Ordering::SeqCst);
+    }
+
     /// Whether everything stands still: connections stay open, and nothing goes either way until it is taken back.
     pub fn stall(&self, stall: bool) {
         self.state.stalled.send_replace(stall);
@@ -166,6 +174,14 @@ impl State {
     fn give_back(&self, call: u64) {
         let mut ambush = lock(&self.ambush);
         ambush.left += u64::from(ambush.call == call);
+    }
+
+    /// As long as so many bytes take at the pace that was set.
+    async fn at_its_pace(&self, bytes: usize) {
+        let pace = self.bytes_per_second.load(Ordering::SeqCst);
+        if pace > 0 {
+            tokio::time::sleep(Duration::from_micros(bytes as u64 * 1_000_000 / u64::from(pace))).await;
+        }
     }
 
     async fn not_stalled(&self) {
@@ -231,6 +247,7 @@ async fn serve(mut client: TcpStream, state: Arc<State>) -> io::Result<()> {
                 return Err(io::Error::other("cut after a commit"));
             };
             to_client.write_all(&bytes).await?;
+            state.at_its_pace(bytes.len()).await;
         }
     };
     tokio::try_join!(up, down)?;

@@ -2,6 +2,7 @@
 
 mod away;
 mod breaker;
+mod burst;
 mod embedded;
 mod flow;
 mod handle;

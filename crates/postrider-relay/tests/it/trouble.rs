@@ -108,6 +108,26 @@ async fn a_claim_whose_answer_is_lost_leaves_nothing() {
     assert_eq!(site.attempts().await, "DISPATCHED 40");
 }
 
+/// The link is so slow that a full claim takes longer than its answer is waited for: claims get smaller until they pass.
+#[tokio::test]
+async fn claims_get_smaller_on_a_slow_link() {
+    let site = site().await;
+    site.enqueue(&vec![Message::bytes("t", vec![7; 2 << 20], "x/y"); 12]).await;
+    let proxy = FaultProxy::start(site.database.cluster().port()).await;
+    let (sink, mut arrivals) = arrivals();
+    let store = store(&proxy.url(&site.database)).await;
+    proxy.slow_down(4_000_000);
+    let relay = postrider_relay::Relay::builder(store as Arc<dyn Store>);
+    // Five seconds are waited for an answer; 24 MiB take more than six.
+    let options = RelayOptions { lease: Duration::from_secs(10), ..quick() };
+    let relay = start(relay.sink_with("default", sink, one_try()).options(options));
+    arrivals.take(12).await;
+    proxy.slow_down(0);
+    site.until("select not exists (select from outbox.deliveries)").await;
+    relay.stop().await;
+    assert_eq!(site.attempts().await, "DISPATCHED 12");
+}
+
 /// Messages are due that a transaction keeps locked: a drain is not done before they are delivered.
 #[tokio::test]
 async fn a_drain_waits_for_what_is_locked() {
