@@ -35,7 +35,8 @@ pub struct RelayOptions {
     pub complete_gather: Duration,
     /// Most messages in memory, over all sinks: 10,000.
     pub max_messages: u32,
-    /// Most bytes of content in memory, over all sinks: 64 MiB. The last claim may go past it once.
+    /// Most bytes of headers and content in memory, over all sinks: 64 MiB. Each sink's claims have their share of it; a
+    /// message that is larger than that share goes past it, alone. While a claim is read, its bytes are there twice.
     pub max_bytes: usize,
     /// Most deliveries at once, over all sinks: 256.
     pub concurrency: usize,
