@@ -81,7 +81,7 @@ impl ExitCode {
                 (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
             }
             Error::Connect { .. } => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
-            Error::NoFreeConnection { .. } => (Self::Unreachable, None),
+            Error::NoFreeConnection { .. } | Error::SqliteFileGone { .. } => (Self::Unreachable, None),
             Error::ReadOnly { .. } => (
                 Self::Unreachable,
                 Some("the address comes from --database-url or DATABASE_URL; see docs/high-availability.md"),
@@ -89,7 +89,6 @@ impl ExitCode {
             Error::SqliteOpen { .. } => {
                 (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
             }
-            Error::SqliteFileGone { .. } => (Self::Unreachable, None),
             Error::Denied { .. } => (Self::Denied, None),
             _ => (Self::Failure, None),
         }

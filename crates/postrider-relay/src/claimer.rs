@@ -23,7 +23,7 @@ use crate::dispatcher;
 use crate::leases::{Held, Hold};
 use crate::look::{Gaze, Look};
 use crate::outlet::Outlet;
-use crate::relay::{Mode, Shared, Trouble};
+use crate::relay::{ANSWER_MOST, Mode, Shared, Trouble};
 use crate::room::Places;
 use crate::sink::SinkFailure;
 use crate::trace;
@@ -60,10 +60,18 @@ pub(crate) struct Claimer {
     /// The message that could not be read last, and how often in a row.
     unread: Option<(Uuid, u32)>,
     /// Claims that were not answered, and that may have leased something.
-    unanswered: Vec<LeaseToken>,
+    unanswered: Vec<Unanswered>,
     away: Duration,
     /// Until when a drain waits for messages that others have locked.
     locked_until: Option<Instant>,
+}
+
+/// A claim that may have leased something.
+#[derive(Debug, Clone, Copy)]
+struct Unanswered {
+    token: LeaseToken,
+    /// Its leases, if there are any, have ended then.
+    over_at: Instant,
 }
 
 /// How small claims are after some have failed.
@@ -169,7 +177,11 @@ impl Claimer {
             return if saw_everything { self.drained().await } else { Next::Idle(gaze) };
         }
         self.quiet = 0;
-        let Some(claimed) = self.read_content(claimed).await else { return Next::Claim };
+        self.locked_until = None;
+        let claimed = match self.read_content(claimed).await {
+            Ok(claimed) => claimed,
+            Err(next) => return next,
+        };
         trace::claimed(&span, claimed.len());
         let (batch, hold, ended) = self.hold(claimed, &Arc::new(guard), ahead, places, span);
         let (batch, suspect) = self.set_suspects_aside(batch).await;
@@ -259,16 +271,33 @@ impl Claimer {
         Some((ahead, places))
     }
 
-    /// Takes back what unanswered claims may have leased.
+    /// Takes back what unanswered claims may have leased. What cannot be taken back ends with its lease: it must not keep the
+    /// claimer from its work for longer than that.
     async fn abandon(&mut self) -> Result<(), Trouble> {
-        while let Some(token) = self.unanswered.last().copied() {
-            let taken_back = self.shared.ask("abandon a claim", self.shared.store.abandon(token)).await?;
-            self.unanswered.pop();
-            if taken_back > 0 {
-                info!(sink = self.outlet.name, messages = taken_back, "took back what an unanswered claim had leased");
+        while let Some(Unanswered { token, over_at }) = self.unanswered.last().copied() {
+            match self.shared.ask("abandon a claim", self.shared.store.abandon(token)).await {
+                Ok(0) => {}
+                Ok(messages) => {
+                    info!(sink = self.outlet.name, messages, "took back what an unanswered claim had leased");
+                }
+                Err(trouble) if trouble.is_an_answer() || self.shared.clock.now() > over_at => {
+                    let error = trouble.words();
+                    warn!(
+                        sink = self.outlet.name,
+                        error, "what an unanswered claim leased returns when its lease ends"
+                    );
+                }
+                Err(trouble) => return Err(trouble),
             }
+            self.unanswered.pop();
         }
         Ok(())
+    }
+
+    /// Remembers a claim whose answer did not come.
+    fn not_answered(&mut self, token: LeaseToken) {
+        let over_at = self.shared.clock.now() + self.shared.options.lease + ANSWER_MOST;
+        self.unanswered.push(Unanswered { token, over_at });
     }
 
     /// One claim; says also whether it brought as much as it asked for.
@@ -305,7 +334,7 @@ impl Claimer {
                 self.outlet.breaker().probe_unused();
                 self.look.put_off(gaze, self.shared.clock.now());
                 if trouble.may_have_happened() {
-                    self.unanswered.push(token);
+                    self.not_answered(token);
                 }
                 let smaller = self.shrink(batch_size, &trouble);
                 // The store is there: the next claim need not wait.
@@ -353,28 +382,28 @@ impl Claimer {
     }
 
     /// What was claimed without its content gets it now. If it cannot be read, that is its outcome: dead if the store said so,
-    /// and otherwise to be tried again later, while others go on. `None`: there is nothing to deliver.
-    async fn read_content(&mut self, mut claimed: Vec<Claimed>) -> Option<Vec<Claimed>> {
-        if self.shrunk != Some(Shrunk::Blind) {
-            return Some(claimed);
-        }
-        let message = claimed.first_mut()?;
+    /// and otherwise to be tried again later, while others go on. `Err`: there is nothing to deliver.
+    async fn read_content(&mut self, mut claimed: Vec<Claimed>) -> Result<Vec<Claimed>, Next> {
+        let (Some(Shrunk::Blind), Some(message)) = (self.shrunk, claimed.first_mut()) else { return Ok(claimed) };
         let (token, message_id) = (message.lease_token, message.message_id);
         let read = self.shared.ask("read a message", self.shared.store.content(token, message_id)).await;
         match read {
             Ok(Some(parcel)) => {
                 self.shrunk = Some(Shrunk::To(1, 0));
                 (message.headers, message.content) = (parcel.headers, parcel.content);
-                return Some(claimed);
+                return Ok(claimed);
             }
             // Its lease has ended meanwhile.
             Ok(None) => {}
             // Perhaps it is not the message.
-            Err(trouble) if !self.is_to_blame(message_id, &trouble) => self.unanswered.push(token),
+            Err(trouble) if !self.is_to_blame(message_id, &trouble) => {
+                self.not_answered(token);
+                return Err(self.store_trouble(&trouble));
+            }
             Err(trouble) => {
                 self.shrunk = Some(Shrunk::To(1, 0));
                 let words = trouble.words();
-                let outcome = if trouble.is_an_answer() {
+                let outcome = if trouble.is_about_the_content() {
                     error!(%message_id, sink = self.outlet.name, error = words, "this message cannot be read: it is dead now");
                     Outcome::Failed(Failure::new(SinkFailure::UNREADABLE, words))
                 } else {
@@ -388,17 +417,21 @@ impl Claimer {
                 let record =
                     self.shared.store.complete(&self.shared.options.worker_id, std::slice::from_ref(&completion));
                 if self.shared.ask("record outcomes", record).await.is_err() {
-                    self.unanswered.push(token);
+                    self.not_answered(token);
                 }
             }
         }
-        None
+        Err(Next::Claim)
     }
 
     /// Whether a message is why it could not be read: the store says so, or it was asked for several times in vain.
     fn is_to_blame(&mut self, message_id: Uuid, trouble: &Trouble) -> bool {
+        if trouble.is_about_the_content() {
+            return true;
+        }
+        // A right that is missing, for instance, or nobody was asked.
         if trouble.is_an_answer() || !trouble.is_about_the_claim() {
-            return trouble.is_an_answer();
+            return false;
         }
         let times = self.unread.filter(|(unread, _)| *unread == message_id).map_or(1, |(_, times)| times + 1);
         self.unread = Some((message_id, times));

@@ -127,6 +127,11 @@ impl Trouble {
         }
     }
 
+    /// Whether the content of a message is why it cannot be handed out.
+    pub(crate) fn is_about_the_content(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_about_the_content())
+    }
+
     /// Whether a smaller question might have been answered: the store was reached, and can be written to.
     pub(crate) fn is_about_the_claim(&self) -> bool {
         use postrider::Error::{Connect, NoFreeConnection, ReadOnly};

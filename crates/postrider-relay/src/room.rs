@@ -78,7 +78,8 @@ impl Room {
         };
         // From here on a claimer that stops waiting gives the bytes back.
         let reserved = Reserved { bytes: Arc::clone(&self.bytes), count: reserved };
-        let fit = u32::try_from(reserved.count / MESSAGE_OVERHEAD_BYTES).unwrap_or(u32::MAX);
+        // At most half of the bytes is for bookkeeping.
+        let fit = u32::try_from(reserved.count / (2 * MESSAGE_OVERHEAD_BYTES)).unwrap_or(u32::MAX);
         let wanted = wanted.min(self.max_claim).min(fit).max(1);
         match Arc::clone(&self.messages).acquire_many_owned(wanted).await {
             Ok(permits) => Places { permits, reserved: reserved.keep(), bytes: Arc::clone(&self.bytes) },

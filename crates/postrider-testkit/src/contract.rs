@@ -54,6 +54,7 @@ macro_rules! store_contract {
             wrong_arguments_are_refused
             a_claim_is_bounded_in_bytes
             large_lanes_and_others_take_turns
+            a_large_head_holds_up_no_lane
             an_abandoned_claim_leaves_nothing
             content_is_read_by_itself
             what_is_due_can_be_asked

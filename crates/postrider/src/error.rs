@@ -261,10 +261,25 @@ impl Error {
         match self {
             // It was carried out, and what came back cannot be read; or nobody knows.
             Self::Unreadable { .. } | Self::StoreStopped => false,
-            // A session that was ended may have been ended after its commit.
+            // A session that was ended, or a server that was lost behind a pooler, may have been so after the commit.
             #[cfg(feature = "tokio-postgres")]
-            Self::Postgres(driver) => driver.code().is_some_and(|code| !code.code().starts_with("57P")),
+            Self::Postgres(driver) => driver.code().is_some_and(|code| {
+                let code = code.code();
+                code != "40003" && !["57P", "08", "58"].iter().any(|class| code.starts_with(class))
+            }),
             _ => true,
+        }
+    }
+
+    /// Whether the content of a message is why it cannot be handed out: what the store says about data, not about rights,
+    /// the schema or itself.
+    #[must_use]
+    pub fn is_about_the_content(&self) -> bool {
+        match self {
+            Self::Unreadable { .. } | Self::Refused { .. } => true,
+            #[cfg(feature = "tokio-postgres")]
+            Self::Postgres(driver) => driver.code().is_some_and(|code| code.code().starts_with("XX")),
+            _ => false,
         }
     }
 

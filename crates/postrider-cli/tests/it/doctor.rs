@@ -239,7 +239,7 @@ async fn a_right_that_was_revoked_is_found() {
     let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     assert_eq!(found.findings["grants"][0]["seen"], "this role may run relays");
     let revoke = "revoke execute on function outbox.claim(text, integer, numeric, text, integer, uuid, integer, \
-                  timestamptz, integer) from shop_relay";
+                  timestamptz, integer, bigint, uuid, boolean) from shop_relay";
     sql(&database, revoke).await;
     let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     // The group's name stands in a table that a relay may not read; that it can do no work is seen all the same.

@@ -215,6 +215,21 @@ async fn a_bad_event_harms_no_neighbour() {
     }
 }
 
+/// A few numbers that have millions of digits when PostgreSQL sends them: such a message could not be handed out.
+#[tokio::test]
+async fn what_is_too_large_when_it_is_sent_is_rejected() {
+    let [outbox, _] = outboxes().await;
+    let receiver = Receiver::start(&outbox, &[]);
+    let mut batch = events(3);
+    batch[1]["payload"] = json!("NUMBERS");
+    let numbers = format!("[{}1]", "1e131071,".repeat(200));
+    let body = json!({"events": batch}).to_string().replace("\"NUMBERS\"", &numbers);
+    let answers = statuses(receiver.post().body(body).send().await.unwrap()).await;
+    assert_eq!(answers, ["accepted", "rejected refused", "accepted"]);
+    batch.remove(1);
+    assert_eq!(ids(&drained(&outbox)), sent_ids(&batch));
+}
+
 /// Two servers on one database, the same batch at once: each event is accepted by exactly one of them.
 #[tokio::test]
 async fn two_servers_accept_each_event_once() {

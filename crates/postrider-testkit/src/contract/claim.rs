@@ -290,6 +290,24 @@ pub async fn large_lanes_and_others_take_turns<F: Fixture>() {
     }
 }
 
+/// One that is larger than the share of its kind comes in its turn, and holds up nothing behind it.
+pub async fn a_large_head_holds_up_no_lane<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for lane in ["a", "b", "c", "d"] {
+        hand.put(large(lane, if lane == "b" { 3_000 } else { 100 }).lane(lane)).await;
+    }
+    let wants = Claim { max_bytes: Some(2_000), ..hand.wants(100) };
+    let mut came = HashSet::new();
+    for _ in 0..10 {
+        // There is always something without a lane.
+        hand.put_all(&vec![large("-", 100); 30]).await;
+        let held = hand.take_as(&wants).await;
+        came.extend(topics(&held).into_iter().map(str::to_owned));
+        hand.deliver(&held).await;
+    }
+    assert_eq!(came, ["-", "a", "b", "c", "d"].map(str::to_owned).into());
+}
+
 /// A claim that was given up: its messages are as if they had not been claimed, and the token is of no use any more.
 pub async fn an_abandoned_claim_leaves_nothing<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;

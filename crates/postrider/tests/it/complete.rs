@@ -339,3 +339,29 @@ async fn status_adds_up() {
         ]
     );
 }
+
+/// Outcomes of every kind, mixed, of two leases in one call: each goes to its own message.
+#[tokio::test]
+async fn every_outcome_goes_to_its_own_message() {
+    let (_database, client) = fresh().await;
+    enqueue_plain(&client, 300).await;
+    for _ in 0..2 {
+        assert_eq!(claim(&client, "w", 150).await.len(), 150);
+    }
+    let sql = "with h as (select message_id, lease_token, (array['DISPATCHED', 'RETRYABLE', 'FAILED'])[1 + abs(hashtext(message_id::text)) % 3] \
+                   as state from outbox.delivery) \
+               select count(*) from (select array_agg(message_id order by md5(message_id::text)) as ids, \
+                   array_agg(lease_token order by md5(message_id::text)) as tokens, \
+                   array_agg(state order by md5(message_id::text)) as states, \
+                   array_agg(message_id::text order by md5(message_id::text)) as words from h) a, \
+                   outbox.complete_many(a.ids, a.tokens, a.states, error_code => a.words, reference => a.words)";
+    assert_eq!(number(&client, sql).await, 300);
+    let wrong = "select count(*) from outbox.attempts where reference <> message_id::text or (state <> 'DISPATCHED' and \
+                 error_code <> message_id::text) or state <> (array['DISPATCHED', 'RETRYABLE', 'FAILED'])[1 \
+                 + abs(hashtext(message_id::text)) % 3]";
+    assert_eq!(number(&client, wrong).await, 0);
+    for state in ["DISPATCHED", "RETRYABLE", "FAILED"] {
+        let some = format!("select count(*) from outbox.attempts where state = '{state}'");
+        assert!(number(&client, &some).await > 0, "{state}");
+    }
+}

@@ -93,6 +93,7 @@ async fn assert_bounded(client: &Client, warmed: &str, now: &str) {
     let table = number(client, "select count(*) from outbox.delivery").await;
     let pages = number(client, "select pg_relation_size('outbox.delivery') / 8192").await;
     for (name, rows_read, pages_read) in costs(client).await {
+        println!("{name}, warmed on {warmed}, on {now}: {rows_read} rows and {pages_read} pages");
         let walks = WALKS.iter().any(|(walk, _)| *walk == name);
         let (most_rows, most_pages) = if walks {
             // Heads of lanes are looked up one by one: a few pages each.

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::support::{
     Held, attempts, claim, claim_with, complete, enqueue, enqueue_lanes, fresh, mark_delivered, number, sqlstate,
+    until_blocked,
 };
 
 fn numbers(held: &[Held]) -> Vec<i64> {
@@ -113,6 +114,31 @@ async fn an_ended_run_is_taken_over_one_by_one() {
         mark_delivered(&client, &taken).await;
         assert_eq!(attempts(&client, held.id).await, ["1 ZOMBIE_REQUEUE", "2 DISPATCHED"]);
     }
+}
+
+/// A renewal that waits for a row until the lease has ended renews nothing: others may have the lane by then.
+#[tokio::test]
+async fn a_renewal_that_waited_too_long_renews_nothing() {
+    let (database, client) = fresh().await;
+    let (slow, other) = (database.connect().await, database.connect().await);
+    let first = enqueue(&client, "t", "").await;
+    enqueue_lanes(&client, 1, 6).await;
+    let held = claim_with(&client, "w1", 10, ", lease_seconds => 1").await;
+    assert_eq!((held.len(), held[0].id), (7, first));
+    client.batch_execute("begin").await.unwrap();
+    complete(&client, "w1", &held[0], "DISPATCHED").await.unwrap();
+    let ids: Vec<Uuid> = held.iter().map(|held| held.id).collect();
+    let token = held[0].token;
+    let renewal =
+        tokio::spawn(
+            async move { slow.query("select outbox.renew($1, $2, 60)", &[&token, &ids]).await.unwrap().len() },
+        );
+    until_blocked(&other, 1).await;
+    other.query("select pg_sleep(1.1)", &[]).await.unwrap();
+    assert_eq!(numbers(&claim(&other, "w2", 2).await), [1, 2]);
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(renewal.await.unwrap(), 0);
+    assert_eq!(in_two_hands(&client).await, 0);
 }
 
 /// A snapshot from before says nothing about who holds a lane now.

@@ -6,8 +6,9 @@
 --   put messages in front of lanes (see hold_lane_fronts): while somebody uses it, lanes wait for the next claim.
 -- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
 -- READ COMMITTED only (25001 otherwise): "is this lane free" is decided by what is committed now, not by a snapshot.
--- Zero rows: nothing is due, the sink is paused, or so many lane heads were looked at (`hop_limit` before the round
--- wraps, and as many after) and all were blocked: the next claim goes on from there.
+-- Zero rows: nothing is due, the sink is paused, what was picked was out of attempts and is buried, or so many lane heads
+-- were looked at (`hop_limit` before the round wraps, and as many after) and all were blocked: the next claim goes on from
+-- there.
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
 -- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves. The
@@ -107,8 +108,9 @@ begin
     v_tenant := coalesce(claim.tenant_id::text, '') || '/';
     v_start_lane := case when starts_with(substr(v_memory, 2), v_tenant)
                          then substr(v_memory, 2 + length(v_tenant)) else '' end;
-    -- Once, unless all that was picked had to be buried.
-    for round in 1 .. claim.hop_limit loop
+    -- Once, unless all that was picked had to be buried; not for ever, for each round steps over what the ones before it
+    -- have deleted, and what was buried must be committed one day.
+    for round in 1 .. 10 loop
         -- Looked for where lanes were last found, not at the front of the index, where what was delivered leaves its traces.
         v_lanes_wait := coalesce(
             (select true from delivery d where d.sink = claim.sink and d.lane > v_start_lane and d.lane is not null
@@ -124,11 +126,13 @@ begin
         v_unsettled := '{}';
         if v_lanes_wait then
             v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_due.places),
-                v_max_bytes - v_due.bytes, v_due.places = '{}', v_now, claim.max_attempts, claim.lane_run, v_start_lane,
+                v_max_bytes - v_due.bytes, v_turn = 0 or v_due.places = '{}', v_now, claim.max_attempts, claim.lane_run, v_start_lane,
                 claim.hop_limit);
             perform set_config(v_cursor, case v_turn when 1 then '-' else '+' end || v_tenant || v_lanes.last_lane, false);
-            if (v_due.more or cardinality(v_due.places) = v_half)
-               and cardinality(v_due.places) + cardinality(v_lanes.places) < claim.batch_size
+            -- Lanes left something over, or took one that is larger than what was left.
+            if v_due.bytes + v_lanes.bytes > v_max_bytes
+               or ((v_due.more or cardinality(v_due.places) = v_half)
+                   and cardinality(v_due.places) + cardinality(v_lanes.places) < claim.batch_size)
             then
                 v_due := pick_due(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_lanes.places),
                                   v_max_bytes - v_lanes.bytes, v_lanes.places = '{}', v_now, claim.max_attempts,

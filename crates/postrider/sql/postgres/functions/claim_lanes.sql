@@ -32,13 +32,14 @@ begin
                array_agg(k.unsettled_id) filter (where k.fits and k.unsettled_id is not null) as unsettled_ids,
                coalesce(sum(k.size_bytes) filter (where k.fits), 0) as bytes,
                max(k.lane collate "C") filter (where k.fits or k.place is null) as last_lane,
-               bool_or(k.at_limit) as hop_limited, bool_or(not k.fits) as too_large
+               bool_or(k.at_limit) as hop_limited, bool_or(k.place is not null and not k.fits) as too_large
         into v_run
         from (
             select c.*, max(c.sequence_id) filter (where c.fits) over (partition by c.lane) as lane_tail
             from (
-                select r.*, sum(r.size_bytes) over (order by r.nth) <= room_bytes - bytes
-                            or (at_least_one and r.nth = 1 and places = '{}') as fits
+                select r.*, r.place is not null
+                            and (sum(r.size_bytes) over (order by r.nth) <= room_bytes - bytes
+                                 or (at_least_one and r.nth = 1 and places = '{}')) as fits
                 from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
                                      case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
                                      hop_limit)

@@ -68,20 +68,25 @@ begin
                -- The other kind of the same lease, if this one is the first of two.
                case when lead(o.lease_token) over (order by o.lease_token, o.dispatched) = o.lease_token
                     then lead(array_agg(o.message_id)) over (order by o.lease_token, o.dispatched) end as others
+        -- In order, so that the arrays are.
         from (
-            select distinct on (i.lease_token, i.message_id) i.*, i.state = 'DISPATCHED' as dispatched
-            from unnest(complete_many.message_id, complete_many.lease_token, complete_many.state,
-                        complete_many.retry_after_seconds, complete_many.error_code, complete_many.error_message,
-                        complete_many.reference, complete_many.code, complete_many.latency_ms)
-                 with ordinality as i (message_id, lease_token, state, retry_after_seconds, error_code, error_message,
-                                       reference, code, latency_ms, ordinal)
-            order by i.lease_token, i.message_id, i.ordinal
+            select d.*, d.state = 'DISPATCHED' as dispatched
+            from (
+                select distinct on (i.lease_token, i.message_id) i.*
+                from unnest(complete_many.message_id, complete_many.lease_token, complete_many.state,
+                            complete_many.retry_after_seconds, complete_many.error_code, complete_many.error_message,
+                            complete_many.reference, complete_many.code, complete_many.latency_ms)
+                     with ordinality as i (message_id, lease_token, state, retry_after_seconds, error_code, error_message,
+                                           reference, code, latency_ms, ordinal)
+                order by i.lease_token, i.message_id, i.ordinal
+            ) d
+            order by d.lease_token, d.state = 'DISPATCHED', d.message_id
         ) o
         group by o.lease_token, o.dispatched
         order by o.lease_token, o.dispatched
     loop
         if v_lease.others is not null then
-            perform lock_held(v_lease.lease_token, v_lease.message_ids || v_lease.others);
+            perform lock_held(v_lease.lease_token, v_lease.message_ids || v_lease.others, v_now);
         end if;
         if v_lease.dispatched then
             return query
@@ -99,8 +104,9 @@ $$;
 comment on function :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[]) is
     'Records outcomes for messages still held under their lease tokens; returns those it changed.';
 
--- Locks what is held under one lease, in id order: for a call with outcomes of both kinds. Internal to complete_many.
-create or replace function :"schema".lock_held(lease_token uuid, message_ids uuid[])
+-- Locks what is held under one lease at this time, in id order: for a call with outcomes of both kinds, and for one that looks
+-- at the clock after it has waited. Internal to complete_many and renew.
+create or replace function :"schema".lock_held(lease_token uuid, message_ids uuid[], at_time timestamptz)
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -113,11 +119,12 @@ as $$
 begin
     perform from delivery d
     where d.message_id = any (lock_held.message_ids) and d.lease_token = lock_held.lease_token
+      and d.lease_expires_at > lock_held.at_time
     order by d.message_id
     for update;
 end
 $$;
-comment on function :"schema".lock_held(uuid, uuid[]) is 'Internal to complete_many: locks the rows of one lease.';
+comment on function :"schema".lock_held(uuid, uuid[], timestamptz) is 'Internal: locks the rows of one lease.';
 
 -- DISPATCHED, for messages of one lease. Internal to complete_many. Zero rows: the lease is lost.
 -- Index: delivery_pk, by the ids alone (see settle); the joins are of arrays, thousands with thousands, so never in nested
@@ -195,7 +202,7 @@ begin
         for update
     ) l;
     -- All of them, as a rule; the ids are in order on both sides.
-    v_nth := case when cardinality(v_held) = cardinality(complete_failed.message_ids)
+    v_nth := case when v_held = complete_failed.message_ids
                   then array(select generate_series(1, cardinality(v_held)))
                   else array(select array_position(complete_failed.message_ids, h.id)
                              from unnest(v_held) with ordinality h (id, nth) order by h.nth) end;

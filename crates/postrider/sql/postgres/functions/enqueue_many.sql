@@ -150,6 +150,8 @@ begin
                     select d.message_id from dedupe d
                     where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic
                       and d.dedupe_key = i.dedupe_key and n.id is null
+                    -- An old snapshot may show the key that was pruned beside the one of this transaction.
+                    order by d.message_id desc
                     limit 1
                 ) k on true
                 order by i.ordinal);

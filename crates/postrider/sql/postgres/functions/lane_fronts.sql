@@ -26,16 +26,17 @@ comment on function :"schema".lane_fronts_are_free(text) is
     'Internal: true, and so until the transaction ends, if nobody puts messages in front of lanes of this sink.';
 
 -- How far into a lane a lease may reach: what is put in front of the lane gets this as its lane_tail and waits until no lease
--- lives up to there. A claim takes at most 10,000 of a lane, in front of which as many may have come back. Internal: called
--- by redrive_letters and replay_batch, under hold_lane_fronts. Index: delivery_lane.
+-- lives up to there. A claim takes at most 10,000 of a lane, in front of which as many may have come back; and what came back
+-- before knows how far it was then. Internal: called by redrive_letters and replay_batch, under hold_lane_fronts. Index:
+-- delivery_lane.
 create or replace function :"schema".lane_reach(sink text, lane text)
     returns bigint
     language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select max(n.sequence_id) filter (where n.lease_token is not null)
+    select greatest(max(n.sequence_id) filter (where n.lease_token is not null), max(n.lane_tail) filter (where n.nth = 1))
     from (
-        select d.sequence_id, d.lease_token from delivery d
+        select d.sequence_id, d.lease_token, d.lane_tail, row_number() over (order by d.sequence_id) as nth from delivery d
         where d.sink = lane_reach.sink and d.lane = lane_reach.lane and d.lane is not null
         order by d.sequence_id
         limit 20000

@@ -6,8 +6,8 @@
 --   that comes into its span a second time with another event says that the sender counts anew: the lane is forgotten,
 --   and this batch adds nothing to it. Of more than setting.inbox_lane_spans the lowest are forgotten. To forget is safe:
 --   a late duplicate would then be first again, a new event is never taken for one.
--- Locks: the setting, unless a consumer with a snapshot of its own has it (then 0: another time); the rows that go; those
---   that somebody holds are left for the next time. An advisory lock lets one caller in; others return 0. Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
+-- Locks: consumers with a snapshot of their own are waited for, setting.prune_lock_wait at most (then 0: another time); the
+--   rows that go; those that somebody holds are left for the next time. An advisory lock lets one caller in; others return 0. Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
 create or replace function :"schema".prune_inbox(
     older_than_seconds  numeric default null,
     batch_size          integer default 10000
@@ -26,6 +26,7 @@ declare
     v_keep        timestamptz;
     v_keep_lanes  timestamptz;
     v_count       integer;
+    v_lock_timeout text;
 begin
     if not (prune_inbox.older_than_seconds >= 0 and prune_inbox.older_than_seconds <= 3155760000) then
         raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
@@ -36,11 +37,18 @@ begin
     if not pg_try_advisory_xact_lock(hashtextextended('postrider/inbox/' || schema_name(), 0)) then
         return 0;
     end if;
-    -- Consumers with a snapshot of their own are passed by: see receive_many.
-    select * into v_setting from setting for update skip locked;
-    if not found then
+    select * into v_setting from setting;
+    -- Consumers with a snapshot of their own are waited for, but not for long: see receive_many. Those that come meanwhile
+    -- stand behind, so that there is an end to it.
+    v_lock_timeout := current_setting('lock_timeout');
+    perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
+    begin
+        perform pg_advisory_xact_lock(inbox_snapshots_key());
+    exception when lock_not_available then
+        perform set_config('lock_timeout', v_lock_timeout, true);
         return 0;
-    end if;
+    end;
+    perform set_config('lock_timeout', v_lock_timeout, true);
     v_keep := clock_timestamp()
         - coalesce(prune_inbox.older_than_seconds * interval '1 second', v_setting.inbox_retention);
 
@@ -135,3 +143,13 @@ end
 $$;
 comment on function :"schema".prune_inbox(numeric, integer) is
     'Deletes one batch of received events past their retention; their lanes remember the numbers. Returns how many.';
+
+-- Internal: the advisory lock that consumers with a snapshot of their own share, and that a prune holds alone.
+create or replace function :"schema".inbox_snapshots_key()
+    returns bigint
+    language sql stable
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select hashtextextended('postrider/inbox snapshots/' || schema_name(), 0)
+$$;
+comment on function :"schema".inbox_snapshots_key() is 'Internal: the lock between consumers with old snapshots and a prune.';

@@ -15,11 +15,14 @@ create or replace function :"schema".renew(lease_token uuid, message_ids uuid[],
 as $$
 #variable_conflict use_column
 declare
-    v_now constant timestamptz := clock_timestamp();
+    v_now timestamptz;
 begin
     if renew.lease_seconds is null or not (renew.lease_seconds > 0 and renew.lease_seconds <= 86400) then
         raise exception 'lease_seconds must be more than 0 and at most 86400' using errcode = '22023';
     end if;
+    -- Lock, then look at the clock: a lease that ended while its row was waited for has ended.
+    perform lock_held(renew.lease_token, renew.message_ids, clock_timestamp());
+    v_now := clock_timestamp();
     return query
     update delivery d
     set lease_expires_at = v_now + renew.lease_seconds * interval '1 second'
