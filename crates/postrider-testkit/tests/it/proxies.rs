@@ -63,12 +63,12 @@ async fn what_is_sent_together_is_one_round_trip() {
 async fn a_cut_after_a_commit_follows_a_pipelined_transaction() {
     let (database, proxy, client) = behind_fault_proxy().await;
     proxy.cut_after_commit("kept", 1);
-    let (begun, inserted, committed) = tokio::join!(
+    // The answers before it were sent, but a connection that is cut may lose them.
+    let (_, _, committed) = tokio::join!(
         client.batch_execute("begin"),
         client.batch_execute("insert into kept values (1)"),
         client.batch_execute("commit")
     );
-    begun.and(inserted).unwrap();
     assert!(committed.is_err(), "nobody hears of the commit");
     assert_eq!((kept(&database).await.as_str(), proxy.cuts_to_come()), ("1", 0));
 }
