@@ -3,6 +3,7 @@
 //! nothing, and a fault of it never stops a delivery.
 
 mod access;
+mod actions;
 mod assets;
 mod audit;
 mod dead_letters;
@@ -13,7 +14,6 @@ mod input;
 mod lanes;
 mod messages;
 mod openapi;
-mod orders;
 mod overview;
 mod reading;
 mod replay;

@@ -1,5 +1,5 @@
-//! What the commands that change something share: who gives the order, whether a person agrees, and the loop that
-//! carries a large order out in batches. Every change goes through `Store::operate`, which writes it down; nothing here
+//! What the commands that change something share: who acts, whether a person agrees, and the loop that
+//! carries a large action out in batches. Every change goes through `Store::operate`, which writes it down; nothing here
 //! writes past it.
 
 use std::env;
@@ -8,7 +8,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use postrider::{DeadFilter, MAX_ORDER, Order, Store};
+use postrider::{Action, DeadFilter, MAX_PER_ACTION, Store};
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// More of a host's or a user's name says no more; the audit takes 255 bytes.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Who gives the order, for the audit: `user@host`.
+/// Who acts, for the audit: `user@host`.
 pub(crate) fn actor() -> String {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| "unknown".to_owned());
@@ -93,7 +93,7 @@ pub(crate) fn progress(total: u64, doing: &'static str, json: bool) -> ProgressB
     bar
 }
 
-/// Which order a batch of dead letters gets.
+/// What happens to a batch of dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Redrive,
@@ -101,10 +101,10 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    pub(crate) fn order(self, which: DeadFilter, at_most: u32) -> Order {
+    pub(crate) fn action(self, which: DeadFilter, at_most: u32) -> Action {
         match self {
-            Self::Redrive => Order::Redrive { which, at_most },
-            Self::Discard => Order::Discard { which, at_most },
+            Self::Redrive => Action::Redrive { which, at_most },
+            Self::Discard => Action::Discard { which, at_most },
         }
     }
 
@@ -117,7 +117,7 @@ impl Fate {
     }
 }
 
-/// Orders batch by batch until `total` are done or nothing is left, and says after each how many it was. It never takes
+/// Acts batch by batch until `total` are done or nothing is left, and says after each how many it was. It never takes
 /// more than `total`: what dies again meanwhile is not taken twice.
 pub(crate) async fn in_batches(
     store: &dyn Store,
@@ -129,8 +129,8 @@ pub(crate) async fn in_batches(
     let actor = actor();
     let mut done = 0;
     while done < total {
-        let at_most = u32::try_from(total - done).unwrap_or(MAX_ORDER).min(MAX_ORDER);
-        let affected = store.operate(&actor, &fate.order(which.clone(), at_most)).await?.affected;
+        let at_most = u32::try_from(total - done).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);
+        let affected = store.operate(&actor, &fate.action(which.clone(), at_most)).await?.affected;
         done += affected;
         if !after_batch(done) || affected == 0 {
             break;
@@ -139,7 +139,7 @@ pub(crate) async fn in_batches(
     Ok(done)
 }
 
-/// An order that was interrupted between two batches: how far it came, and that the rest is as it was.
+/// An action that was interrupted between two batches: how far it came, and that the rest is as it was.
 pub(crate) fn interrupted(stop: &Stop, done: u64, words: &str) -> Option<Failure> {
     let code = stop.heard()?;
     let done = humane::count(done);

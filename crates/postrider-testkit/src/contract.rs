@@ -131,7 +131,7 @@ macro_rules! store_contract {
             a_skipped_head_lets_its_lane_go_on
             a_replay_goes_on_at_its_rate
             a_replay_takes_what_is_meant
-            leases_and_history_end_by_order
+            leases_and_history_end_by_hand
             what_waits_is_due_at_once
             the_audit_is_read_in_pages
             two_operators_redrive_each_once

@@ -60,7 +60,7 @@ pub trait Inspect: Send + Sync {
     /// How many dead letters there are of this kind: what a redrive or a discard would take.
     async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error>;
 
-    /// How many deliveries wait for their time: what [`crate::Order::RetryNow`] would take.
+    /// How many deliveries wait for their time: what [`crate::Action::RetryNow`] would take.
     async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error>;
 
     /// What has a time later than the store's clock, by more than the tolerance.
@@ -200,9 +200,9 @@ pub struct AuditRecord {
     pub at: SystemTime,
     /// Who.
     pub actor: String,
-    /// What: the word of an [`crate::Order`].
+    /// What: the name of an [`crate::Action`].
     pub action: String,
-    /// The order, as JSON.
+    /// The action, as JSON.
     pub detail: Box<RawValue>,
     /// How many deliveries it changed.
     pub affected: i64,

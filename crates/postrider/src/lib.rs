@@ -58,7 +58,7 @@ pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,
 };
 pub use crate::message::{Message, limit};
-pub use crate::operate::{Done, MAX_ORDER, Order, ReplayOrder};
+pub use crate::operate::{Action, Done, MAX_PER_ACTION, ReplayAction};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::{PostgresConnection, PostgresStore};

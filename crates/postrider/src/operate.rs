@@ -1,5 +1,5 @@
-//! What an operator can order, in words that every store understands. A store carries an order out and writes it down in
-//! the same transaction, with who gave it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
+//! What an operator can do, as values that every store understands. A store carries an action out and writes it down in
+//! the same transaction, with who asked for it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod check;
@@ -14,13 +14,13 @@ use crate::inspect::{DeadFilter, WaitingFilter};
 use crate::json;
 use crate::store::Route;
 
-/// Dead letters or messages of one order, at most: whoever wants more orders again.
-pub const MAX_ORDER: u32 = 10_000;
+/// Dead letters or messages that one action changes, at most: whoever wants more asks again.
+pub const MAX_PER_ACTION: u32 = 10_000;
 
 /// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
-pub enum Order {
+pub enum Action {
     /// dead → pending, with a new attempt budget, the oldest first.
     Redrive {
         /// Which.
@@ -50,7 +50,7 @@ pub enum Order {
         lane: String,
     },
     /// delivered → pending again, in the order of their ids. What is pending or dead for the sink is left alone.
-    Replay(ReplayOrder),
+    Replay(ReplayAction),
     /// A sink's messages wait.
     Pause {
         /// The sink.
@@ -68,7 +68,7 @@ pub enum Order {
         older_than: Duration,
     },
     /// History older than this goes; the store's retention if `None`. In a store that deletes row by row at most
-    /// [`MAX_ORDER`] messages and as many dedupe keys go at once.
+    /// [`MAX_PER_ACTION`] messages and as many dedupe keys go at once.
     Prune {
         /// Older than this.
         #[serde(
@@ -92,7 +92,7 @@ pub enum Order {
 
 /// What to replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReplayOrder {
+pub struct ReplayAction {
     /// To this sink.
     pub sink: String,
     /// Enqueued at this time or later.
@@ -111,32 +111,32 @@ pub struct ReplayOrder {
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<NonZeroU32>,
-    /// The first is due then, or now if that is over: [`Done::paced_until`] of the order before this one.
+    /// The first is due then, or now if that is over: [`Done::paced_until`] of the action before this one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
     pub paced_from: Option<SystemTime>,
-    /// Only after this message: [`Done::next`] of the order before this one.
+    /// Only after this message: [`Done::next`] of the action before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Uuid>,
     /// At most this many messages are looked at.
     pub at_most: u32,
 }
 
-/// What an order did.
+/// What an action did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Done {
     /// Deliveries that were changed; for a prune, partitions and rows; for a sink or a route, 1 or 0.
     pub affected: u64,
-    /// For a replay that met its limit, whatever it changed: where the next order goes on.
+    /// For a replay that met its limit, whatever it changed: where the next action goes on.
     pub next: Option<Uuid>,
-    /// For a replay at a rate: when the first one of the next order is due.
+    /// For a replay at a rate: when the first one of the next action is due.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
     pub paced_until: Option<SystemTime>,
 }
 
-impl Order {
+impl Action {
     /// The word used in the audit, the API and the command line.
     #[must_use]
-    pub fn action(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Redrive { .. } => "redrive",
             Self::Discard { .. } => "discard",

@@ -18,12 +18,12 @@ use crate::inbox::Event;
 use crate::inspect::{Inspect, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome, Parcel};
 use crate::message::Message;
-use crate::operate::{Done, Order};
+use crate::operate::{Action, Done};
 
 /// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
 ///
 /// Cancellation: dropping a future may leave its statement running in the store, on a connection that serves nobody else
-/// until it ends: within half a minute, if it is not an operator's order or the house-keeping. That is safe: a completion is
+/// until it ends: within half a minute, if it is not an operator's action or the house-keeping. That is safe: a completion is
 /// recorded or not, as a whole, and a claim that nobody received can be abandoned; if it is not, it ends with its lease.
 #[async_trait]
 pub trait Store: Inspect + Send + Sync {
@@ -107,9 +107,9 @@ pub trait Store: Inspect + Send + Sync {
     /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
     async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
 
-    /// Carries out an operator's order and writes it down with who gave it, in one transaction: see
+    /// Carries out an operator's action and writes it down with who gave it, in one transaction: see
     /// [`Inspect::audit`].
-    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error>;
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error>;
 
     /// nothing → pending, by an operator's hand: written down with who did it, in one transaction. The entry tells what the
     /// message is about, not what it says.

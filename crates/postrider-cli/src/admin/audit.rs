@@ -1,4 +1,4 @@
-//! What operators did, newest first, as the store wrote it down with each order.
+//! What operators did, newest first, as the store wrote it down with each action.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct AuditItem {
     actor: String,
     #[schema(example = "redrive")]
     action: String,
-    /// The order.
+    /// The action.
     #[schema(value_type = Value)]
     detail: Box<RawValue>,
     /// How many deliveries it changed.

@@ -8,15 +8,15 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postrider::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_ORDER};
+use postrider::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_PER_ACTION};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::access::Caller;
+use super::actions::{self, Act, Acted};
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::orders::{self, Act, Ordered};
 use super::state::{Admin, in_time};
 use super::sync::AnyQuery;
 
@@ -124,7 +124,7 @@ pub(super) struct ActDocument {
     /// How many are left because one request does not take more.
     remaining: u64,
     dry_run: bool,
-    /// Of a dry run: those were counted that died before. As `filter.to` of the order, it means the same ones.
+    /// Of a dry run: those were counted that died before. As `filter.to` of the action, it means the same ones.
     to: Option<Time>,
 }
 
@@ -255,20 +255,20 @@ async fn act(admin: &Admin, caller: &Caller, query: &AnyQuery, act: Act, body: A
     let ActBody { filter, dry_run } = body;
     let filter = filter.check()?;
     if dry_run {
-        let filter = orders::dead_now(database, filter).await?;
+        let filter = actions::dead_now(database, filter).await?;
         let to = filter.died_to.map(Time::from);
         let matching = in_time(database.store.count_dead(&filter)).await?;
         return Ok(Json(ActDocument { matching, affected: 0, remaining: matching, dry_run, to }));
     }
-    let done = orders::until_done(database, &caller.actor(), act, filter).await?;
-    let Ordered { matching, affected, remaining } = done;
+    let done = actions::until_done(database, &caller.actor(), act, filter).await?;
+    let Acted { matching, affected, remaining } = done;
     Ok(Json(ActDocument { matching, affected, remaining, dry_run, to: None }))
 }
 
 impl FilterBody {
     fn check(self) -> Result<DeadFilter, ApiError> {
-        if self.message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
-            return Err(ApiError::invalid(format!("more than {MAX_ORDER} message_ids in one request")));
+        if self.message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
+            return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} message_ids in one request")));
         }
         Ok(DeadFilter {
             message_ids: self.message_ids,

@@ -1,10 +1,10 @@
-//! Lanes: which have something to deliver and what each is doing, and the order to go on without a dead head.
+//! Lanes: which have something to deliver and what each is doing, and the action to go on without a dead head.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{LaneFilter, LaneState, LaneStatus, Order};
+use postrider::{Action, LaneFilter, LaneState, LaneStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -120,7 +120,7 @@ pub(super) async fn skip(
     Sent(SkipBody { sink, lane }): Sent<SkipBody>,
 ) -> Answer<SkipDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let done = database.operate(&caller.actor(), &Order::Skip { sink, lane }).await?;
+    let done = database.operate(&caller.actor(), &Action::Skip { sink, lane }).await?;
     if done.affected == 0 {
         return Err(ApiError::not_found("no lane of that name is parked for that sink")
             .hint("GET /api/v1/lanes?state=parked lists those that are"));

@@ -20,13 +20,13 @@ pub(super) struct Reading {
     /// Held while the store is asked: who comes meanwhile shares the answer, if the queue is long.
     last: Mutex<Option<Last>>,
     /// Orders carried out so far: what was read before one shows nobody what it did.
-    orders: AtomicU64,
+    actions: AtomicU64,
 }
 
 struct Last {
     /// Who asked before this is answered by it.
     answers_until: Instant,
-    orders: u64,
+    actions: u64,
     sinks: Vec<SinkStatus>,
 }
 
@@ -38,9 +38,9 @@ impl Reading {
     ) -> Result<Vec<SinkStatus>, Error> {
         let asked = Instant::now();
         let mut last = self.last.lock().await;
-        let orders = self.orders.load(Ordering::Acquire);
+        let actions = self.actions.load(Ordering::Acquire);
         if let Some(last) = last.as_ref()
-            && last.orders == orders
+            && last.actions == actions
             && asked < last.answers_until
         {
             return Ok(last.sinks.clone());
@@ -50,14 +50,14 @@ impl Reading {
         let sinks = read.await?;
         if sinks.iter().map(|sink| sink.pending + sink.leased + sink.dead).sum::<i64>() >= LONG {
             let answers_until = Instant::now().max(begun + FRESH);
-            *last = Some(Last { answers_until, orders, sinks: sinks.clone() });
+            *last = Some(Last { answers_until, actions, sinks: sinks.clone() });
         }
         Ok(sinks)
     }
 
-    /// An order was carried out: the next who asks sees what it did.
+    /// An action was carried out: the next who asks sees what it did.
     pub(super) fn outdated(&self) {
-        self.orders.fetch_add(1, Ordering::AcqRel);
+        self.actions.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -144,12 +144,12 @@ mod tests {
         reading.sinks(queue.read()).await.unwrap();
         assert_eq!(queue.reads.get(), 2);
         // Given while somebody reads: they may not have seen it.
-        let order = async {
+        let action = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             reading.outdated();
         };
         tokio::time::sleep(FRESH).await;
-        let (read, ()) = tokio::join!(reading.sinks(queue.read()), order);
+        let (read, ()) = tokio::join!(reading.sinks(queue.read()), action);
         read.unwrap();
         reading.sinks(queue.read()).await.unwrap();
         assert_eq!(queue.reads.get(), 4);

@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{ListFilter, MAX_ORDER, Order, ReplayOrder};
+use postrider::{Action, ListFilter, MAX_PER_ACTION, ReplayAction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::access::Caller;
+use super::actions::ACTION_TIME;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, MAX_LIMIT, Sent, Time};
-use super::orders::ORDER_TIME;
 use super::state::{Admin, Served, in_time};
 use super::sync::AnyQuery;
 
@@ -83,7 +83,7 @@ pub(super) async fn replay(
 }
 
 async fn again(database: &Served, caller: &Caller, body: ReplayBody) -> Result<ReplayDocument, ApiError> {
-    let mut order = ReplayOrder {
+    let mut action = ReplayAction {
         sink: body.sink,
         from: body.from.0,
         to: body.to.0,
@@ -92,20 +92,20 @@ async fn again(database: &Served, caller: &Caller, body: ReplayBody) -> Result<R
         per_second: body.per_second,
         paced_from: body.paced_from.map(|Time(time)| time),
         after: body.after,
-        at_most: MAX_ORDER,
+        at_most: MAX_PER_ACTION,
     };
     let begun = Instant::now();
     let mut affected = 0;
     loop {
-        let batch = database.operate(&caller.actor(), &Order::Replay(order.clone())).await;
+        let batch = database.operate(&caller.actor(), &Action::Replay(action.clone())).await;
         let batch = batch.map_err(|error| error.after(affected, "replayed"))?;
         affected += batch.affected;
-        if batch.next.is_none() || begun.elapsed() >= ORDER_TIME {
+        if batch.next.is_none() || begun.elapsed() >= ACTION_TIME {
             let (more, next) = (batch.next.is_some(), batch.next);
             let paced_until = batch.paced_until.filter(|_| more).map(Time);
             return Ok(ReplayDocument { matching: affected, affected, more, next, paced_until, dry_run: false });
         }
-        (order.after, order.paced_from) = (batch.next, batch.paced_until);
+        (action.after, action.paced_from) = (batch.next, batch.paced_until);
     }
 }
 
@@ -131,7 +131,7 @@ async fn count(database: &Served, body: ReplayBody) -> Result<ReplayDocument, Ap
         }
         filter.before = page.next;
         let more = page.next.is_some() && (body.after.is_none() || page.next > body.after);
-        if !more || begun.elapsed() >= ORDER_TIME {
+        if !more || begun.elapsed() >= ACTION_TIME {
             return Ok(ReplayDocument { matching, affected: 0, more, next: None, paced_until: None, dry_run: true });
         }
     }

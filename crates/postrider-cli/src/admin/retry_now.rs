@@ -1,19 +1,19 @@
-//! The order to make what waits for its time due at once, in batches like the orders about dead letters.
+//! Makes what waits for its time due at once, in batches like the actions on dead letters.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{MAX_ORDER, Order, WaitingFilter};
+use postrider::{Action, MAX_PER_ACTION, WaitingFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::access::Caller;
+use super::actions::ACTION_TIME;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Sent};
-use super::orders::ORDER_TIME;
 use super::state::{Admin, in_time};
 use super::sync::AnyQuery;
 
@@ -51,16 +51,16 @@ pub(super) async fn retry_now(
     Sent(RetryBody { message_ids, sink, dry_run }): Sent<RetryBody>,
 ) -> Answer<RetryDocument> {
     let database = admin.database(query.database.as_deref())?;
-    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
-        return Err(ApiError::invalid(format!("more than {MAX_ORDER} message_ids in one request")));
+    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
+        return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} message_ids in one request")));
     }
     let which = WaitingFilter { message_ids, sink };
     let matching = in_time(database.store.count_waiting(&which)).await?;
     let (begun, mut affected) = (Instant::now(), 0);
-    while !dry_run && affected < matching && begun.elapsed() < ORDER_TIME {
-        let at_most = u32::try_from(matching - affected).unwrap_or(MAX_ORDER).min(MAX_ORDER);
-        let order = Order::RetryNow { which: which.clone(), at_most };
-        let done = database.operate(&caller.actor(), &order).await;
+    while !dry_run && affected < matching && begun.elapsed() < ACTION_TIME {
+        let at_most = u32::try_from(matching - affected).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);
+        let action = Action::RetryNow { which: which.clone(), at_most };
+        let done = database.operate(&caller.actor(), &action).await;
         let batch = done.map_err(|error| error.after(affected, "made due"))?.affected;
         affected += batch;
         if batch == 0 {

@@ -1,4 +1,4 @@
-//! Sinks as the store and the relays see them together, the relays themselves, and the routes; and the orders to pause and
+//! Sinks as the store and the relays see them together, the relays themselves, and the routes; and the actions to pause and
 //! to resume a sink. `overview.rs` shows the same sinks beside everything else.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use postrider::{Order, RelayRecord, Route, SinkReport, SinkStatus};
+use postrider::{Action, RelayRecord, Route, SinkReport, SinkStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -215,7 +215,7 @@ pub(super) async fn pause(
 ) -> Answer<PausedDocument> {
     let database = admin.database(query.database.as_deref())?;
     known(database, &sink).await?;
-    database.operate(&caller.actor(), &Order::Pause { sink: sink.clone() }).await?;
+    database.operate(&caller.actor(), &Action::Pause { sink: sink.clone() }).await?;
     Ok(Json(PausedDocument { sink, paused: true }))
 }
 
@@ -231,7 +231,7 @@ pub(super) async fn resume(
 ) -> Answer<PausedDocument> {
     let database = admin.database(query.database.as_deref())?;
     known(database, &sink).await?;
-    database.operate(&caller.actor(), &Order::Resume { sink: sink.clone() }).await?;
+    database.operate(&caller.actor(), &Action::Resume { sink: sink.clone() }).await?;
     Ok(Json(PausedDocument { sink, paused: false }))
 }
 

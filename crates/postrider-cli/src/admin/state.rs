@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Done, Enqueued, Error, Message, Order, SinkStatus, Store};
+use postrider::{Action, Done, Enqueued, Error, Message, SinkStatus, Store};
 use postrider_relay::RelayHandle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -82,16 +82,16 @@ impl Served {
         answered(self.reading.sinks(in_turn(self.store.status()))).await?.ok_or_else(too_long)
     }
 
-    /// Carries an order out, in this name.
-    pub(super) async fn operate(&self, actor: &str, order: &Order) -> Result<Done, ApiError> {
-        let done = ordered(self.store.operate(actor, order)).await;
+    /// Carries an action out, in this name.
+    pub(super) async fn operate(&self, actor: &str, action: &Action) -> Result<Done, ApiError> {
+        let done = changed(self.store.operate(actor, action)).await;
         self.reading.outdated();
         done
     }
 
     /// Enqueues, in this name.
     pub(super) async fn enqueue(&self, actor: &str, message: &Message) -> Result<Enqueued, ApiError> {
-        let enqueued = ordered(self.store.enqueue_as(actor, message)).await;
+        let enqueued = changed(self.store.enqueue_as(actor, message)).await;
         self.reading.outdated();
         enqueued
     }
@@ -102,10 +102,10 @@ pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>)
     answered(in_turn(question)).await?.ok_or_else(too_long)
 }
 
-/// The same for an order: nobody knows whether one that was given up was carried out.
-async fn ordered<T>(order: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+/// The same for an action: nobody knows whether one that was given up was carried out.
+async fn changed<T>(change: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
     let unknown = "it may be carried out all the same: the audit tells";
-    answered(in_turn(order)).await?.ok_or_else(|| too_long().hint(unknown))
+    answered(in_turn(change)).await?.ok_or_else(|| too_long().hint(unknown))
 }
 
 /// `None`: it took too long.

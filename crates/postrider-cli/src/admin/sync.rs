@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{DeadFilter, Entry, ListFilter, ListState, MAX_ORDER, Order, SinkStatus};
+use postrider::{Action, DeadFilter, Entry, ListFilter, ListState, MAX_PER_ACTION, SinkStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::access::Caller;
+use super::actions::{self, Act};
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::orders::{self, Act};
 use super::state::{Admin, Served, in_time};
 
 /// The longest age that can be asked about: ten years.
@@ -252,11 +252,11 @@ pub(super) async fn redrive(
         (None, true) => None,
         _ => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}, one of the two")),
     };
-    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_ORDER as usize) {
-        return Err(ApiError::invalid(format!("more than {MAX_ORDER} ids in one request")));
+    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
+        return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} ids in one request")));
     }
     let filter = DeadFilter { message_ids, ..DeadFilter::default() };
-    let done = orders::until_done(database, &caller.actor(), Act::Redrive, filter).await?;
+    let done = actions::until_done(database, &caller.actor(), Act::Redrive, filter).await?;
     Ok(Json(RedriveDocument { redriven: done.affected, remaining: done.remaining }))
 }
 
@@ -286,7 +286,7 @@ pub(super) async fn unclaim_stuck(
     if older_than_seconds > MAX_AGE_SECONDS {
         return Err(ApiError::invalid(format!("olderThanSeconds must be at most {MAX_AGE_SECONDS}")));
     }
-    let order = Order::UnclaimStuck { older_than: Duration::from_secs(older_than_seconds) };
-    let done = database.operate(&caller.actor(), &order).await?;
+    let action = Action::UnclaimStuck { older_than: Duration::from_secs(older_than_seconds) };
+    let done = database.operate(&caller.actor(), &action).await?;
     Ok(Json(UnclaimDocument { unclaimed: done.affected }))
 }

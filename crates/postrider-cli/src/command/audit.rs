@@ -93,7 +93,7 @@ fn row(entry: &AuditRecord, now: SystemTime) -> Vec<Text> {
     ]
 }
 
-/// `sink=orders topic=order.placed`: the order without its name and without what was not given.
+/// `sink=orders topic=order.placed`: the action without its name and without what was not given.
 fn detail(detail: &RawValue) -> String {
     let mut words = Vec::new();
     if let Ok(value) = serde_json::from_str(detail.get()) {

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use clap::{Subcommand, ValueEnum};
-use postrider::{LaneFilter, LaneState, LaneStatus, Order, Store};
+use postrider::{Action, LaneFilter, LaneState, LaneStatus, Store};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ Example:
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    verb: Option<Verb>,
     /// Only for this sink
     #[arg(long, value_name = "NAME")]
     sink: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Verb {
     /// Let a parked lane go on without its dead head
     #[command(after_help = AFTER_SKIP)]
     Skip {
@@ -81,7 +81,7 @@ enum State {
 
 pub(crate) struct Prepared {
     address: Address,
-    action: Option<Action>,
+    verb: Option<Verb>,
     filter: LaneFilter,
 }
 
@@ -94,14 +94,14 @@ impl Args {
             State::Due => LaneState::Due,
         });
         let filter = LaneFilter { sink: self.sink, lane: self.lane, state, limit: self.limit };
-        Ok(Prepared { address: global.address()?, action: self.action, filter })
+        Ok(Prepared { address: global.address()?, verb: self.verb, filter })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        if let Some(Action::Skip { sink, lane }) = self.action {
+        if let Some(Verb::Skip { sink, lane }) = self.verb {
             return skip(&*store, sink, lane, output).await;
         }
         let lanes = store.lanes(&self.filter).await?;
@@ -127,7 +127,7 @@ async fn skip(store: &dyn Store, sink: String, lane: String, output: &mut Output
         skipped: u64,
     }
     let words = printable(&format!("lane {lane:?} of sink {sink:?}"));
-    let done = store.operate(&operator::actor(), &Order::Skip { sink, lane }).await?;
+    let done = store.operate(&operator::actor(), &Action::Skip { sink, lane }).await?;
     if done.affected == 0 {
         return Err(Failure::new(ExitCode::NotFound, format!("{words} is not parked"))
             .hint("`postrider lanes --state parked` shows those that are"));

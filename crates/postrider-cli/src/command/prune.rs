@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{MAX_ORDER, Order};
+use postrider::{Action, MAX_PER_ACTION};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
@@ -49,13 +49,13 @@ impl Prepared {
             pruned: u64,
         }
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let (actor, order) = (operator::actor(), Order::Prune { older_than: self.older_than });
+        let (actor, action) = (operator::actor(), Action::Prune { older_than: self.older_than });
         let mut pruned = 0;
         loop {
-            let affected = store.operate(&actor, &order).await?.affected;
+            let affected = store.operate(&actor, &action).await?.affected;
             pruned += affected;
             // A store that deletes row by row stops at its limit, and may have more.
-            if affected < u64::from(MAX_ORDER) {
+            if affected < u64::from(MAX_PER_ACTION) {
                 break;
             }
         }

@@ -1,10 +1,10 @@
 //! `postrider replay`: delivers again what was enqueued in a span of time, to one sink. Counts first, asks, and goes on
-//! in bounded orders, each where the last one ended. What is pending or dead for the sink is left alone.
+//! in bounded steps, each where the last one ended. What is pending or dead for the sink is left alone.
 
 use std::num::NonZeroU32;
 use std::time::SystemTime;
 
-use postrider::{ListFilter, MAX_ORDER, Order, ReplayOrder, Store};
+use postrider::{Action, ListFilter, MAX_PER_ACTION, ReplayAction, Store};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ const AFTER_HELP: &str = "\
 Every message of the span is delivered to the sink again, or for the first time
 if it never went there, with its old id and number: a receiver that deduplicates
 takes none twice. What is pending, leased or dead for the sink is left alone.
-With --rate they become due one after the other. Ctrl-C stops between two orders
+With --rate they become due one after the other. Ctrl-C stops between two steps
 of 10,000.
 
 Examples:
@@ -85,8 +85,8 @@ impl Prepared {
         let Self { address, args } = self;
         let Opened { store, .. } = address.open(Missing::Refuse).await?;
         let now = store.now().await?;
-        let order = order(&args, now)?;
-        let matching = count(&*store, &order).await?;
+        let action = replay_of(&args, now)?;
+        let matching = count(&*store, &action).await?;
         let messages = counted(matching, "message");
         if matching == 0 || args.dry_run {
             let words =
@@ -97,20 +97,20 @@ impl Prepared {
             let question = format!("This delivers {messages} to the sink {} again", printable(&args.sink));
             operator::confirm(&question, Answer::Yes)?;
         }
-        let affected = replay(&*store, order, matching, output.json).await?;
+        let affected = replay(&*store, action, matching, output.json).await?;
         let words = format!("replaying {}: pending again", counted(affected, "message"));
         said(output, &Document { matching, affected, dry_run: false }, &words)
     }
 }
 
-fn order(args: &Args, now: SystemTime) -> Result<ReplayOrder> {
+fn replay_of(args: &Args, now: SystemTime) -> Result<ReplayAction> {
     // What is enqueued while it works is on its way already.
     let (from, to) = (args.from.resolve(now), args.to.resolve(now).min(now));
     if from >= to {
         let words = format!("nothing is from {} and before {}", humane::clock(from), humane::clock(to));
         return Err(Failure::usage(words).hint("--from has to be before --to, and in the past"));
     }
-    Ok(ReplayOrder {
+    Ok(ReplayAction {
         sink: args.sink.clone(),
         from,
         to,
@@ -119,17 +119,17 @@ fn order(args: &Args, now: SystemTime) -> Result<ReplayOrder> {
         per_second: args.rate,
         paced_from: None,
         after: None,
-        at_most: MAX_ORDER,
+        at_most: MAX_PER_ACTION,
     })
 }
 
 /// How many messages of the span have nothing open with the sink: what a replay takes.
-async fn count(store: &dyn Store, order: &ReplayOrder) -> Result<u64> {
+async fn count(store: &dyn Store, action: &ReplayAction) -> Result<u64> {
     let mut filter = ListFilter {
-        namespace: order.namespace.clone(),
-        topic: order.topic.clone(),
-        from: Some(order.from),
-        to: Some(order.to),
+        namespace: action.namespace.clone(),
+        topic: action.topic.clone(),
+        from: Some(action.from),
+        to: Some(action.to),
         limit: COUNT_PAGE,
         ..ListFilter::default()
     };
@@ -138,7 +138,7 @@ async fn count(store: &dyn Store, order: &ReplayOrder) -> Result<u64> {
         let page = store.list(&filter).await?;
         // A page ends between two messages, and the lines of one stand together.
         for lines in page.items.chunk_by(|one, next| one.message_id == next.message_id) {
-            matching += u64::from(lines.iter().all(|line| line.sink.as_deref() != Some(&order.sink)));
+            matching += u64::from(lines.iter().all(|line| line.sink.as_deref() != Some(&action.sink)));
         }
         match page.next {
             Some(next) => filter.before = Some(next),
@@ -147,17 +147,17 @@ async fn count(store: &dyn Store, order: &ReplayOrder) -> Result<u64> {
     }
 }
 
-async fn replay(store: &dyn Store, mut order: ReplayOrder, matching: u64, json: bool) -> Result<u64> {
+async fn replay(store: &dyn Store, mut action: ReplayAction, matching: u64, json: bool) -> Result<u64> {
     let (actor, stop) = (operator::actor(), Stop::on_signals(|| ())?);
     let bar = operator::progress(matching, "replaying", json);
     let mut affected = 0;
     loop {
-        let done = store.operate(&actor, &Order::Replay(order.clone())).await;
+        let done = store.operate(&actor, &Action::Replay(action.clone())).await;
         let done = done.inspect_err(|_| bar.finish_and_clear())?;
         affected += done.affected;
         bar.set_position(affected);
         let Some(next) = done.next else { break };
-        (order.after, order.paced_from) = (Some(next), done.paced_until);
+        (action.after, action.paced_from) = (Some(next), done.paced_until);
         if stop.token.is_cancelled() {
             bar.finish_and_clear();
             return Err(stopped(&stop, affected, next));

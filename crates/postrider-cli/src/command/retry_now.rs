@@ -1,7 +1,7 @@
 //! `postrider retry-now`: makes deliveries that wait for a retry, or for their time, due at once. For a destination that is
-//! back early, and for a database whose clock was wrong. Counts, asks, then orders batch by batch.
+//! back early, and for a database whose clock was wrong. Counts, asks, then acts batch by batch.
 
-use postrider::{MAX_ORDER, Order, Store, WaitingFilter};
+use postrider::{Action, MAX_PER_ACTION, Store, WaitingFilter};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -103,8 +103,8 @@ async fn in_batches(store: &dyn Store, which: &WaitingFilter, matching: u64, jso
     let bar = operator::progress(matching, "made due", json);
     let mut affected = 0;
     while affected < matching {
-        let at_most = u32::try_from(matching - affected).unwrap_or(MAX_ORDER).min(MAX_ORDER);
-        let done = store.operate(&actor, &Order::RetryNow { which: which.clone(), at_most }).await;
+        let at_most = u32::try_from(matching - affected).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);
+        let done = store.operate(&actor, &Action::RetryNow { which: which.clone(), at_most }).await;
         let batch = done.inspect_err(|_| bar.finish_and_clear())?.affected;
         affected += batch;
         bar.set_position(affected);

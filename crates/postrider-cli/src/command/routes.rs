@@ -2,7 +2,7 @@
 //! keeps its sinks, and whoever changes a route is told so.
 
 use clap::Subcommand;
-use postrider::{Order, Route, Store};
+use postrider::{Action, Route, Store};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
@@ -31,11 +31,11 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    verb: Option<Verb>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Verb {
     /// Show the routes; what `postrider routes` alone does
     List,
     /// Send new messages of a topic to these sinks, too
@@ -65,12 +65,12 @@ impl Change {
 
 pub(crate) struct Prepared {
     address: Address,
-    action: Action,
+    verb: Verb,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, action: self.action.unwrap_or(Action::List) })
+        Ok(Prepared { address: global.address()?, verb: self.verb.unwrap_or(Verb::List) })
     }
 }
 
@@ -90,12 +90,12 @@ struct RouteDocument {
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let missing = if matches!(self.action, Action::Add(_)) { Missing::Create } else { Missing::Refuse };
+        let missing = if matches!(self.verb, Verb::Add(_)) { Missing::Create } else { Missing::Refuse };
         let Opened { store, .. } = self.address.open(missing).await?;
-        let changed = match &self.action {
-            Action::List => None,
-            Action::Add(change) => Some(add(&*store, change).await?),
-            Action::Remove(change) => Some(remove(&*store, change).await?),
+        let changed = match &self.verb {
+            Verb::List => None,
+            Verb::Add(change) => Some(add(&*store, change).await?),
+            Verb::Remove(change) => Some(remove(&*store, change).await?),
         };
         let routes = store.routes().await?;
         if output.json {
@@ -120,7 +120,7 @@ impl Prepared {
 async fn add(store: &dyn Store, change: &Change) -> Result<u64> {
     let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
-        changed += store.operate(&actor, &Order::AddRoute { route }).await?.affected;
+        changed += store.operate(&actor, &Action::AddRoute { route }).await?.affected;
     }
     Ok(changed)
 }
@@ -128,7 +128,7 @@ async fn add(store: &dyn Store, change: &Change) -> Result<u64> {
 async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
     let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
-        if store.operate(&actor, &Order::RemoveRoute { route: route.clone() }).await?.affected == 0 {
+        if store.operate(&actor, &Action::RemoveRoute { route: route.clone() }).await?.affected == 0 {
             let Route { topic, namespace, sink } = route;
             let words = format!("there is no route of topic {topic:?} in namespace {namespace:?} to the sink {sink:?}");
             return Err(Failure::new(ExitCode::NotFound, printable(&words)).hint("`postrider routes` shows them all"));

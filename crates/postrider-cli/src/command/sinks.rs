@@ -2,7 +2,7 @@
 //! sink's messages to wait or to go on; that lasts until the next change, whoever restarts.
 
 use clap::Subcommand;
-use postrider::{Order, RelayRecord, SinkReport, SinkStatus, Store};
+use postrider::{Action, RelayRecord, SinkReport, SinkStatus, Store};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
@@ -43,11 +43,11 @@ Example:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    verb: Option<Verb>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Verb {
     /// Show the sinks; what `postrider sinks` alone does
     List,
     /// Let a sink's messages wait
@@ -67,22 +67,22 @@ struct Name {
 
 pub(crate) struct Prepared {
     address: Address,
-    action: Action,
+    verb: Verb,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, action: self.action.unwrap_or(Action::List) })
+        Ok(Prepared { address: global.address()?, verb: self.verb.unwrap_or(Verb::List) })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        match self.action {
-            Action::List => list(&*store, output).await,
-            Action::Pause(Name { sink }) => change(&*store, sink, true, output).await,
-            Action::Resume(Name { sink }) => change(&*store, sink, false, output).await,
+        match self.verb {
+            Verb::List => list(&*store, output).await,
+            Verb::Pause(Name { sink }) => change(&*store, sink, true, output).await,
+            Verb::Resume(Name { sink }) => change(&*store, sink, false, output).await,
         }
     }
 }
@@ -216,8 +216,8 @@ async fn change(store: &dyn Store, sink: String, paused: bool, output: &mut Outp
         paused: bool,
     }
     refuse_unknown(store, &sink).await?;
-    let order = if paused { Order::Pause { sink: sink.clone() } } else { Order::Resume { sink: sink.clone() } };
-    store.operate(&operator::actor(), &order).await?;
+    let action = if paused { Action::Pause { sink: sink.clone() } } else { Action::Resume { sink: sink.clone() } };
+    store.operate(&operator::actor(), &action).await?;
     if output.json {
         output.json(&Changed { sink: &sink, paused })?;
     } else {

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{DeadFilter, Order, Store};
+use postrider::{Action, DeadFilter, Store};
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -188,8 +188,8 @@ fn begin(act: Act, store: &Arc<dyn Store>, tell: &mpsc::Sender<News>) {
 
 async fn pause(store: &dyn Store, sink: String, paused: bool) -> News {
     let words = format!("{} sink {sink}", if paused { "paused" } else { "resumed" });
-    let order = if paused { Order::Pause { sink } } else { Order::Resume { sink } };
-    News::Said(match store.operate(&operator::actor(), &order).await {
+    let action = if paused { Action::Pause { sink } } else { Action::Resume { sink } };
+    News::Said(match store.operate(&operator::actor(), &action).await {
         Ok(_) => words,
         Err(error) => error.in_short(),
     })

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::Order;
+use postrider::Action;
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
@@ -53,8 +53,8 @@ impl Prepared {
             unclaimed: u64,
         }
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let order = Order::UnclaimStuck { older_than: self.older_than };
-        let unclaimed = store.operate(&operator::actor(), &order).await?.affected;
+        let action = Action::UnclaimStuck { older_than: self.older_than };
+        let unclaimed = store.operate(&operator::actor(), &action).await?.affected;
         if output.json {
             output.json(&Document { unclaimed })?;
         } else if unclaimed == 0 {

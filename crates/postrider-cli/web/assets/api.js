@@ -3,7 +3,7 @@
 // sessionStorage only: closing the tab forgets it.
 
 const TOKEN_KEY = 'postrider.token';
-/** A server that does not answer for this long is told as an error. An order may take a while: it is carried out in batches. */
+/** A server that does not answer for this long is told as an error. An action may take a while: it is carried out in batches. */
 const ANSWER_WITHIN_MS = { GET: 20_000, POST: 90_000 };
 
 /** The database of this tab, from the address (`/?database=crm`); null is the first one. */

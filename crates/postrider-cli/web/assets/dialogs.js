@@ -21,8 +21,8 @@ function Modal({ title, onClose, children, wide }) {
 }
 
 /**
- * Asks before an order. `prepare` counts first what the order would take (a dry run); `typed` makes the reader type
- * that number; `run` gives the order and returns what to tell.
+ * Asks before an action. `prepare` counts first what the action would take (a dry run); `typed` makes the reader type
+ * that number; `run` acts and returns what to tell.
  */
 export function Confirm({ question, onClose, onDone }) {
   const { title, says, danger, action, counts, typed, prepare, run } = question;

@@ -1,5 +1,5 @@
 // The small pieces that every view is made of: times, states, tables that become cards on a phone, filters, errors, and
-// buttons that give orders. Called by the views. Text from messages goes into text nodes only, never into markup.
+// buttons that act. Called by the views. Text from messages goes into text nodes only, never into markup.
 
 import { html, useState } from './vendor/htm-preact.js';
 import { absolute, relative, shortId } from './format.js';
@@ -116,15 +116,15 @@ export function Table({ label, columns, rows, rowKey, tone }) {
 }
 
 /**
- * A button that gives an order. Without the right to do so it stays where it is and says why; whoever has not signed in
+ * A button that acts. Without the right to do so it stays where it is and says why; whoever has not signed in
  * is asked to.
  */
-export function Order({ onOrder, children, danger, disabled, small }) {
+export function Action({ onAction, children, danger, disabled, small }) {
   const { may, signIn } = useSession();
   const asks = !may.operate && may.canSignIn && may.role === 'none';
   const looks = [danger && 'danger', small && 'small', !may.operate && 'locked'].filter(Boolean).join(' ');
   return html`<button type="button" class=${looks} disabled=${disabled || !(may.operate || asks)}
-    title=${may.operate ? undefined : may.reason} onClick=${() => (asks ? signIn(may.reason) : onOrder())}>${children}</button>`;
+    title=${may.operate ? undefined : may.reason} onClick=${() => (asks ? signIn(may.reason) : onAction())}>${children}</button>`;
 }
 
 /** Above what cannot be done: why not, and how it could be. */

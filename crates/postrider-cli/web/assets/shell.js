@@ -23,7 +23,7 @@ export function rights(overview) {
       operate: false,
       canSignIn: false,
       role,
-      reason: 'Orders are switched off on this server: set POSTRIDER_ADMIN_TOKEN and start it again.',
+      reason: 'Actions are switched off on this server: set POSTRIDER_ADMIN_TOKEN and start it again.',
     };
   }
   if (role === 'operate') return { operate: true, canSignIn: true, reason: '', role };
@@ -32,9 +32,9 @@ export function rights(overview) {
       operate: false,
       canSignIn: true,
       role,
-      reason: 'Your token may only read. Orders need one with the role operate.',
+      reason: 'Your token may only read. Actions need one with the role operate.',
     };
-  return { operate: false, canSignIn: true, role, reason: 'Orders need a token with the role operate.' };
+  return { operate: false, canSignIn: true, role, reason: 'Actions need a token with the role operate.' };
 }
 
 export function Shell({ route, children }) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, DeadFilter, DeadLetter, DeadPage, Failure, Order, Outcome, Route};
+use postrider::{Action, Claim, DeadFilter, DeadLetter, DeadPage, Failure, Outcome, Route};
 use uuid::Uuid;
 
 use crate::contract::hand::message;
@@ -89,8 +89,8 @@ pub async fn every_field_of_a_filter_counts<F: Fixture>() {
         assert_eq!(hand.count_dead(filter).await.expect("count_dead"), expected as u64, "{filter:?}");
         let groups = hand.dead_groups(filter).await.expect("dead_groups");
         assert_eq!(groups.iter().map(|group| group.count).sum::<i64>(), i64::try_from(expected).expect("small"));
-        let order = Order::Discard { which: filter.clone(), at_most: 100 };
-        assert_eq!(hand.operate("ann", &order).await.expect("discard").affected, expected as u64, "{filter:?}");
+        let action = Action::Discard { which: filter.clone(), at_most: 100 };
+        assert_eq!(hand.operate("ann", &action).await.expect("discard").affected, expected as u64, "{filter:?}");
     }
     assert_eq!(hand.count_dead(&none).await.expect("count_dead"), 0);
 }
@@ -106,8 +106,8 @@ pub async fn letters_without_a_code_are_a_kind<F: Fixture>() {
     let found: Vec<Uuid> = letters(&hand, &without).await.iter().map(|letter| letter.message_id).collect();
     assert_eq!(found, ids[1..]);
     assert_eq!(hand.count_dead(&without).await.expect("count_dead"), 1);
-    let order = Order::Redrive { which: without, at_most: 10 };
-    assert_eq!(hand.operate("ann", &order).await.expect("redrive").affected, 1);
+    let action = Action::Redrive { which: without, at_most: 10 };
+    assert_eq!(hand.operate("ann", &action).await.expect("redrive").affected, 1);
     assert_eq!(hand.counts().await, (1, 0, 1));
 }
 

@@ -1,10 +1,10 @@
-//! What an operator orders: each order does what it says and is written down in the same transaction, with who gave it;
+//! What an operator does: each action does what it says and is written down in the same transaction, with who asked for it;
 //! what is refused leaves no trace. How dead letters are told apart is in `dead.rs`.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use postrider::{AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_ORDER, Order, ReplayOrder, Route, WaitingFilter};
+use postrider::{Action, AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_PER_ACTION, ReplayAction, Route, WaitingFilter};
 use uuid::Uuid;
 
 use crate::contract::hand::{ids, message, numbers};
@@ -14,22 +14,22 @@ const HOUR: Duration = Duration::from_hours(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Every dead letter, so many at most.
-fn redrive(at_most: u32) -> Order {
-    Order::Redrive { which: DeadFilter::default(), at_most }
+fn redrive(at_most: u32) -> Action {
+    Action::Redrive { which: DeadFilter::default(), at_most }
 }
 
-fn discard(at_most: u32) -> Order {
-    Order::Discard { which: DeadFilter::default(), at_most }
+fn discard(at_most: u32) -> Action {
+    Action::Discard { which: DeadFilter::default(), at_most }
 }
 
-fn skip(lane: &str) -> Order {
-    Order::Skip { sink: "default".to_owned(), lane: lane.to_owned() }
+fn skip(lane: &str) -> Action {
+    Action::Skip { sink: "default".to_owned(), lane: lane.to_owned() }
 }
 
 /// Everything of the last hour and the next, in steps of so many.
-async fn replay(hand: &Hand, at_most: u32) -> ReplayOrder {
+async fn replay(hand: &Hand, at_most: u32) -> ReplayAction {
     let now = hand.now().await.expect("now");
-    ReplayOrder {
+    ReplayAction {
         sink: "default".to_owned(),
         from: now - HOUR,
         to: now + HOUR,
@@ -42,23 +42,23 @@ async fn replay(hand: &Hand, at_most: u32) -> ReplayOrder {
     }
 }
 
-async fn order(hand: &Hand, order: &Order) -> Done {
-    hand.operate("ann", order).await.expect("operate")
+async fn act(hand: &Hand, action: &Action) -> Done {
+    hand.operate("ann", action).await.expect("operate")
 }
 
-/// How much an order changed.
-async fn affected(hand: &Hand, what: &Order) -> u64 {
-    order(hand, what).await.affected
+/// How much an action changed.
+async fn affected(hand: &Hand, what: &Action) -> u64 {
+    act(hand, what).await.affected
 }
 
-/// The newest entry is this order's, and there is one for each order so far.
-async fn last_entry(hand: &Hand, orders: usize) -> AuditRecord {
+/// The newest entry is this action's, and there is one for each action so far.
+async fn last_entry(hand: &Hand, actions: usize) -> AuditRecord {
     let mut entries = hand.audit(None, 1_000).await.expect("audit");
-    assert_eq!(entries.len(), orders, "one entry for each order");
+    assert_eq!(entries.len(), actions, "one entry for each action");
     entries.remove(0)
 }
 
-/// Each order is written down once: who, what, and how much it changed, if that was nothing, too.
+/// Each action is written down once: who, what, and how much it changed, if that was nothing, too.
 pub async fn every_order_is_written_down<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(4).await;
@@ -67,28 +67,28 @@ pub async fn every_order_is_written_down<F: Fixture>() {
     hand.fail(&hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(3) }).await).await;
     let route = Route::new("*", "copy");
     let all = replay(&hand, 10).await;
-    let orders = [
+    let actions = [
         (skip("a"), 1),
         (skip("a"), 0),
         (redrive(1), 1),
         (discard(1), 1),
-        (Order::Replay(all.clone()), 1),
-        (Order::Pause { sink: "default".to_owned() }, 1),
-        (Order::Pause { sink: "default".to_owned() }, 0),
-        (Order::Resume { sink: "default".to_owned() }, 1),
-        (Order::Resume { sink: "elsewhere".to_owned() }, 0),
-        (Order::AddRoute { route: route.clone() }, 1),
-        (Order::AddRoute { route: route.clone() }, 0),
-        (Order::RemoveRoute { route: route.clone() }, 1),
-        (Order::RemoveRoute { route }, 0),
-        (Order::UnclaimStuck { older_than: HOUR }, 0),
-        (Order::Prune { older_than: None }, 0),
+        (Action::Replay(all.clone()), 1),
+        (Action::Pause { sink: "default".to_owned() }, 1),
+        (Action::Pause { sink: "default".to_owned() }, 0),
+        (Action::Resume { sink: "default".to_owned() }, 1),
+        (Action::Resume { sink: "elsewhere".to_owned() }, 0),
+        (Action::AddRoute { route: route.clone() }, 1),
+        (Action::AddRoute { route: route.clone() }, 0),
+        (Action::RemoveRoute { route: route.clone() }, 1),
+        (Action::RemoveRoute { route }, 0),
+        (Action::UnclaimStuck { older_than: HOUR }, 0),
+        (Action::Prune { older_than: None }, 0),
     ];
     let began = hand.now().await.expect("now");
-    for (nth, (what, expected)) in orders.iter().enumerate() {
+    for (nth, (what, expected)) in actions.iter().enumerate() {
         assert_eq!(affected(&hand, what).await, *expected, "{what:?}");
         let entry = last_entry(&hand, nth + 1).await;
-        assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("ann", what.action()));
+        assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("ann", what.name()));
         assert_eq!(entry.affected, i64::try_from(*expected).expect("a small number"), "{what:?}");
         assert!(entry.at >= began && entry.at <= began + HOUR);
         let detail: serde_json::Value = serde_json::from_str(entry.detail.get()).expect("JSON");
@@ -124,30 +124,34 @@ pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(1).await;
     hand.fail(&hand.take(1).await).await;
-    let named = |sink: &str| Order::Pause { sink: sink.to_owned() };
+    let named = |sink: &str| Action::Pause { sink: sink.to_owned() };
     let far = Duration::from_hours(24 * 365 * 101);
-    let nowhere = ReplayOrder { sink: String::new(), ..replay(&hand, 1).await };
+    let nowhere = ReplayAction { sink: String::new(), ..replay(&hand, 1).await };
     let far_off = Some(hand.now().await.expect("now") + Duration::from_hours(24 * 400));
-    let later = ReplayOrder { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
-    let unpaced = ReplayOrder { per_second: None, ..later.clone() };
-    let fast = ReplayOrder { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
+    let later = ReplayAction { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
+    let unpaced = ReplayAction { per_second: None, ..later.clone() };
+    let fast = ReplayAction { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
     for (actor, what, words) in [
         ("", redrive(1), "actor"),
         ("a".repeat(256).as_str(), redrive(1), "actor"),
         ("ann", redrive(0), "at_most must be between 1 and 10000"),
-        ("ann", redrive(MAX_ORDER + 1), "at_most must be between 1 and 10000"),
+        ("ann", redrive(MAX_PER_ACTION + 1), "at_most must be between 1 and 10000"),
         ("ann", discard(0), "at_most must be between 1 and 10000"),
-        ("ann", Order::RetryNow { which: WaitingFilter::default(), at_most: 0 }, "at_most must be between 1 and 10000"),
-        ("ann", Order::Replay(replay(&hand, 0).await), "at_most must be between 1 and 10000"),
-        ("ann", Order::Replay(nowhere), "sink must be 1 to 255 bytes"),
-        ("ann", Order::Replay(fast), "per_second must be between 1 and 1000000"),
-        ("ann", Order::Replay(later), "paced_from must be within a year"),
-        ("ann", Order::Replay(unpaced), "paced_from needs per_second"),
+        (
+            "ann",
+            Action::RetryNow { which: WaitingFilter::default(), at_most: 0 },
+            "at_most must be between 1 and 10000",
+        ),
+        ("ann", Action::Replay(replay(&hand, 0).await), "at_most must be between 1 and 10000"),
+        ("ann", Action::Replay(nowhere), "sink must be 1 to 255 bytes"),
+        ("ann", Action::Replay(fast), "per_second must be between 1 and 1000000"),
+        ("ann", Action::Replay(later), "paced_from must be within a year"),
+        ("ann", Action::Replay(unpaced), "paced_from needs per_second"),
         ("ann", named(""), "sink must be 1 to 255 bytes"),
         ("ann", skip(""), "sink and lane must each be 1 to 255 bytes"),
-        ("ann", Order::UnclaimStuck { older_than: far }, "older_than_seconds"),
-        ("ann", Order::Prune { older_than: Some(far) }, "older_than_seconds"),
-        ("ann", Order::AddRoute { route: Route::new("", "s") }, "1 to 255 bytes"),
+        ("ann", Action::UnclaimStuck { older_than: far }, "older_than_seconds"),
+        ("ann", Action::Prune { older_than: Some(far) }, "older_than_seconds"),
+        ("ann", Action::AddRoute { route: Route::new("", "s") }, "1 to 255 bytes"),
     ] {
         let error = hand.operate(actor, &what).await.expect_err(words);
         assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains(words), "{what:?}: {error}");
@@ -201,7 +205,7 @@ pub async fn an_order_means_one_sink_of_a_message<F: Fixture>() {
     let between = hand.now().await.expect("now");
     hand.fail(&hand.take_from("b", 1).await).await;
     let which = DeadFilter { died_from: Some(between), ..DeadFilter::default() };
-    assert_eq!(affected(&hand, &Order::Redrive { which, at_most: 10 }).await, 1);
+    assert_eq!(affected(&hand, &Action::Redrive { which, at_most: 10 }).await, 1);
     assert_eq!(hand.stands(id).await, ["a dead", "b pending"]);
     assert_eq!(affected(&hand, &discard(1)).await, 1);
     assert_eq!(hand.stands(id).await, ["b pending"]);
@@ -254,10 +258,10 @@ pub async fn a_replay_goes_on_at_its_rate<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let all = hand.put_plain(5).await;
     hand.deliver(&hand.take(5).await).await;
-    let mut wanted = ReplayOrder { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
+    let mut wanted = ReplayAction { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
     let began = hand.now().await.expect("now");
     for (expected, next) in [(2, Some(all[1])), (2, Some(all[3])), (1, None)] {
-        let done = order(&hand, &Order::Replay(wanted.clone())).await;
+        let done = act(&hand, &Action::Replay(wanted.clone())).await;
         assert_eq!((done.affected, done.next), (expected, next));
         assert!(done.paced_until.is_some(), "when the next is due");
         (wanted.after, wanted.paced_from) = (next, done.paced_until);
@@ -282,29 +286,29 @@ pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
     hand.put_plain(1).await;
     hand.fail(&hand.take(1).await).await;
     let all = replay(&hand, 3).await;
-    let narrowed = ReplayOrder { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
+    let narrowed = ReplayAction { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
     let last = Some(put[2].message_id);
-    assert_eq!(order(&hand, &Order::Replay(narrowed)).await, step(1, last), "three were looked at");
-    assert_eq!(order(&hand, &Order::Replay(all.clone())).await, step(2, last));
-    assert_eq!(order(&hand, &Order::Replay(all.clone())).await, step(0, last), "all are pending");
-    let rest = ReplayOrder { after: last, ..all.clone() };
-    assert_eq!(order(&hand, &Order::Replay(rest)).await, step(0, None), "what is dead stays dead");
-    let before = ReplayOrder { to: all.from, from: all.from - HOUR, ..all };
-    assert_eq!(order(&hand, &Order::Replay(before)).await, step(0, None));
+    assert_eq!(act(&hand, &Action::Replay(narrowed)).await, step(1, last), "three were looked at");
+    assert_eq!(act(&hand, &Action::Replay(all.clone())).await, step(2, last));
+    assert_eq!(act(&hand, &Action::Replay(all.clone())).await, step(0, last), "all are pending");
+    let rest = ReplayAction { after: last, ..all.clone() };
+    assert_eq!(act(&hand, &Action::Replay(rest)).await, step(0, None), "what is dead stays dead");
+    let before = ReplayAction { to: all.from, from: all.from - HOUR, ..all };
+    assert_eq!(act(&hand, &Action::Replay(before)).await, step(0, None));
     assert_eq!(hand.counts().await, (3, 0, 1));
 }
 
-/// Unclaim and prune by order: what each ends is counted.
-pub async fn leases_and_history_end_by_order<F: Fixture>() {
+/// Unclaim and prune by hand: what each ends is counted.
+pub async fn leases_and_history_end_by_hand<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(3).await;
     hand.deliver(&hand.take(1).await).await;
     let held = hand.lose(2).await;
-    assert_eq!(affected(&hand, &Order::UnclaimStuck { older_than: HOUR }).await, 2);
+    assert_eq!(affected(&hand, &Action::UnclaimStuck { older_than: HOUR }).await, 2);
     assert_eq!(hand.counts().await, (2, 0, 0));
     assert_eq!(hand.attempts(held[0].message_id).await, ["1 ZOMBIE_REQUEUE"]);
     // What a prune finds depends on how a store keeps its history; nothing undelivered is ever part of it.
-    order(&hand, &Order::Prune { older_than: Some(Duration::ZERO) }).await;
+    act(&hand, &Action::Prune { older_than: Some(Duration::ZERO) }).await;
     assert_eq!(hand.counts().await, (2, 0, 0));
     assert_eq!(last_entry(&hand, 2).await.action, "prune");
 }
@@ -314,7 +318,7 @@ pub async fn the_audit_is_read_in_pages<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     for nth in 0..5 {
         let sink = format!("s{nth}");
-        hand.operate(&format!("actor-{nth}"), &Order::Pause { sink }).await.expect("operate");
+        hand.operate(&format!("actor-{nth}"), &Action::Pause { sink }).await.expect("operate");
     }
     let mut before = None;
     for expected in [&["actor-4", "actor-3"][..], &["actor-2", "actor-1"], &["actor-0"], &[]] {
@@ -358,7 +362,7 @@ pub async fn what_waits_is_due_at_once<F: Fixture>() {
     hand.fail(&hand.take(1).await).await;
     let lane = hand.put_lane("a", 2).await;
     hand.retry(&hand.take(2).await, HOUR).await;
-    let retry = |message_ids: Option<Vec<Uuid>>, sink: Option<&str>, at_most| Order::RetryNow {
+    let retry = |message_ids: Option<Vec<Uuid>>, sink: Option<&str>, at_most| Action::RetryNow {
         which: WaitingFilter { message_ids, sink: sink.map(str::to_owned) },
         at_most,
     };

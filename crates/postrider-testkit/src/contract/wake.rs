@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Listener, Order, SinkChange};
+use postrider::{Action, Claim, Listener, SinkChange};
 
 use super::Fixture;
 use super::hand::{Hand, message, token};
@@ -93,7 +93,7 @@ pub async fn what_makes_something_due_is_heard<F: Fixture>() {
     other.fail(&other.take(1).await).await;
     other.fail(&other.take_as(&Claim { lane_run: 1, ..other.wants(1) }).await).await;
     settle_down(&mut listener).await;
-    let skip = Order::Skip { sink: "default".to_owned(), lane: "a".to_owned() };
+    let skip = Action::Skip { sink: "default".to_owned(), lane: "a".to_owned() };
     assert_eq!(other.operate("ann", &skip).await.expect("skip").affected, 1);
     hears(&mut listener).await;
 }

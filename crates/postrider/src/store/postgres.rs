@@ -33,7 +33,7 @@ use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome, Parcel};
 use crate::message::Message;
 use crate::migrate;
-use crate::operate::{Done, Order};
+use crate::operate::{Action, Done};
 use crate::schema::Schema;
 use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
 
@@ -59,7 +59,7 @@ const BEGIN: &str = "begin isolation level read committed; set local statement_t
 /// The same for a transaction of several statements.
 const LIMIT: &str = "set local statement_timeout = '25s'; set local idle_in_transaction_session_timeout = '25s'";
 
-/// What stands before an order or the house-keeping, which may take its time.
+/// What stands before an action or the house-keeping, which may take its time.
 const BEGIN_UNLIMITED: &str =
     "begin isolation level read committed; set local idle_in_transaction_session_timeout = '25s'";
 
@@ -110,7 +110,7 @@ impl PostgresStore {
     }
 
     /// A statement that is a transaction of its own and may take as long as it takes.
-    pub(crate) async fn order(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn change(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         self.transact(BEGIN_UNLIMITED, sql, parameters).await
     }
 
@@ -158,15 +158,15 @@ impl PostgresStore {
         count(&self.query(sql, parameters).await?)
     }
 
-    /// The same, for orders.
-    async fn order_count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
-        count(&self.order(sql, parameters).await?)
+    /// The same, for changes.
+    async fn change_count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        count(&self.change(sql, parameters).await?)
     }
 
     /// For the functions about routes, which say whether they changed something.
     async fn flag(&self, sql: &str, route: &Route) -> Result<bool, Error> {
         let rows = self
-            .order(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
+            .change(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
             .await?;
         Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
     }
@@ -316,7 +316,7 @@ impl Store for PostgresStore {
     }
 
     async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
-        self.order_count(
+        self.change_count(
             "select outbox.unclaim_stuck(older_than_seconds => $1::text::numeric)",
             &[(&seconds(older_than), Type::TEXT)],
         )
@@ -324,7 +324,7 @@ impl Store for PostgresStore {
     }
 
     async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
-        self.order_count(
+        self.change_count(
             "select outbox.redrive(message_ids => $1, all_dead => $2, sink => $3)",
             &[(&message_ids, Type::UUID_ARRAY), (&message_ids.is_none(), Type::BOOL), (&sink, Type::TEXT)],
         )
@@ -332,7 +332,7 @@ impl Store for PostgresStore {
     }
 
     async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
-        self.order_count(
+        self.change_count(
             "select outbox.discard(message_ids => $1, sink => $2)",
             &[(&message_ids, Type::UUID_ARRAY), (&sink, Type::TEXT)],
         )
@@ -346,7 +346,7 @@ impl Store for PostgresStore {
                 (None, Some(*from), Some(*to), namespace.as_deref(), topic.as_deref())
             }
         };
-        self.order_count(
+        self.change_count(
             "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5, \
              namespace => $6)",
             &[
@@ -363,7 +363,7 @@ impl Store for PostgresStore {
 
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
         let rows = self
-            .order(
+            .change(
                 "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
                 &[(&older_than.map(seconds), Type::TEXT)],
             )
@@ -403,7 +403,7 @@ impl Store for PostgresStore {
         let mut pruned = 0;
         loop {
             let deleted = self
-                .order_count(
+                .change_count(
                     "select outbox.prune_inbox(older_than_seconds => $1::text::numeric, batch_size => $2)",
                     &[(&older_than.map(seconds), Type::TEXT), (&int(INBOX_BATCH), Type::INT4)],
                 )
@@ -416,12 +416,12 @@ impl Store for PostgresStore {
     }
 
     async fn make_partitions(&self) -> Result<u64, Error> {
-        self.order_count("select outbox.make_partitions()", &[]).await
+        self.change_count("select outbox.make_partitions()", &[]).await
     }
 
     async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
         let on_dead = change.on_dead.map(OnDead::as_str);
-        self.order(
+        self.change(
             "select outbox.configure_sink(sink => $1, paused => $2, on_dead => $3)",
             &[(&sink, Type::TEXT), (&change.paused, Type::BOOL), (&on_dead, Type::TEXT)],
         )
@@ -455,8 +455,8 @@ impl Store for PostgresStore {
         Ok(Box::new(listen::PostgresListener::connect(self).await?))
     }
 
-    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error> {
-        operate::operate(self, actor, order).await
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
+        operate::operate(self, actor, action).await
     }
 
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {

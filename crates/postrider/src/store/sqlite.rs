@@ -2,6 +2,7 @@
 //! transition is one transaction of the statements in `sql/sqlite/statements`, run by one writer thread; several
 //! processes may share a file. No row is written any other way.
 
+mod action;
 mod bury;
 mod claim;
 mod complete;
@@ -14,7 +15,6 @@ mod listen;
 mod migrate;
 mod open;
 mod operate;
-mod order;
 mod search;
 mod session;
 pub(crate) mod statement;
@@ -37,7 +37,7 @@ use crate::inbox::{self, Event};
 use crate::inspect::{Inspect as _, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
 use crate::message::Message;
-use crate::operate::{Done, Order};
+use crate::operate::{Action, Done};
 use crate::store::{Listener, Pruned, Replay, Route, SinkChange, Store};
 
 pub use self::migrate::migrate;
@@ -266,14 +266,14 @@ impl Store for SqliteStore {
         Ok(Box::new(listener))
     }
 
-    async fn operate(&self, actor: &str, order: &Order) -> Result<Done, Error> {
-        let (actor, order) = (actor.to_owned(), order.clone());
-        self.write(move |session| order::carry_out(session, &actor, &order)).await
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
+        let (actor, action) = (actor.to_owned(), action.clone());
+        self.write(move |session| action::carry_out(session, &actor, &action)).await
     }
 
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
         let (actor, message) = (actor.to_owned(), message.clone());
-        self.write(move |session| order::enqueue(session, &actor, &message)).await
+        self.write(move |session| action::enqueue(session, &actor, &message)).await
     }
 
     async fn can_write(&self) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::doctor::{self, Level, Limits};
 use postrider::{
-    Claim, FutureTimes, Message, Order, PostgresStore, RelayReport, Schema, SqliteStore, Store, WaitingFilter,
+    Action, Claim, FutureTimes, Message, PostgresStore, RelayReport, Schema, SqliteStore, Store, WaitingFilter,
 };
 use postrider_testkit::Database;
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ async fn leases_from_the_future_can_be_freed() {
         let held = store.claim(&claim).await.unwrap();
         assert_eq!((held.len(), held[0].attempt_no), (2, 2));
         site.an_hour_later("delivery", &["claimed_at", "lease_expires_at"]).await;
-        let order = Order::UnclaimStuck { older_than: Duration::ZERO };
+        let order = Action::UnclaimStuck { older_than: Duration::ZERO };
         assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
         assert_eq!(store.claim(&Claim { batch_size: 10, ..claim }).await.unwrap().len(), 3, "the lane goes on");
     }
@@ -83,7 +83,7 @@ async fn what_is_due_in_the_future_can_be_made_due() {
         site.an_hour_later("delivery", &["due_at"]).await;
         let claim = Claim { batch_size: 10, ..Claim::new("w") };
         assert_eq!(store.claim(&claim).await.unwrap().len(), 0);
-        let order = Order::RetryNow { which: WaitingFilter::default(), at_most: 10 };
+        let order = Action::RetryNow { which: WaitingFilter::default(), at_most: 10 };
         assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
         assert_eq!(store.claim(&claim).await.unwrap().len(), 2);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{
-    Claim, Completion, Error, Inspect as _, Message, Order, Outcome, PostgresStore, Schema, Store as _, migrate,
+    Action, Claim, Completion, Error, Inspect as _, Message, Outcome, PostgresStore, Schema, Store as _, migrate,
 };
 use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;
@@ -105,7 +105,7 @@ async fn the_server_ends_what_takes_too_long() {
     store.repair_expired_leases(10).await.unwrap();
     assert_eq!(texts(&client, told).await, ["delivery 25s read committed"]);
     client.batch_execute("truncate told").await.unwrap();
-    store.operate("someone", &Order::Pause { sink: "default".to_owned() }).await.unwrap();
+    store.operate("someone", &Action::Pause { sink: "default".to_owned() }).await.unwrap();
     store.unclaim_stuck(Duration::ZERO).await.unwrap();
     assert_eq!(texts(&client, told).await, ["audit 0 read committed", "delivery 0 read committed"]);
 
@@ -281,7 +281,7 @@ async fn a_store_does_not_stay_with_a_standby() {
         store.enqueue(&[Message::json("t", &1).unwrap()]).await.unwrap_err(),
         store.sleep("w", Duration::from_secs(1)).await.unwrap_err(),
         store.listen().await.map(drop).unwrap_err(),
-        store.operate("someone", &Order::Prune { older_than: None }).await.unwrap_err(),
+        store.operate("someone", &Action::Prune { older_than: None }).await.unwrap_err(),
     ] {
         assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
         assert!(!error.is_an_answer(), "{error}");

@@ -1,7 +1,7 @@
-//! An operator's orders in PostgreSQL: what only two real connections, a broken audit or a missing table can show. What
-//! each order does is in the store's contract.
+//! An operator's actions in PostgreSQL: what only two real connections, a broken audit or a missing table can show. What
+//! each action does is in the store's contract.
 
-use postrider::{DeadFilter, DeadPage, Inspect as _, MAX_ORDER, Order, PostgresStore, Schema, Store};
+use postrider::{Action, DeadFilter, DeadPage, Inspect as _, MAX_PER_ACTION, PostgresStore, Schema, Store};
 use postrider_testkit::{Database, WireCounter};
 use tokio_postgres::Client;
 
@@ -30,7 +30,7 @@ async fn parked_lane(client: &Client) {
     complete(client, "w", &head, "FAILED").await.unwrap();
 }
 
-/// An order that cannot be written down is not carried out.
+/// An action that cannot be written down is not carried out.
 #[tokio::test]
 async fn an_order_and_its_entry_are_one_transaction() {
     let (database, client) = fresh().await;
@@ -40,17 +40,17 @@ async fn an_order_and_its_entry_are_one_transaction() {
     client.batch_execute(forbid).await.unwrap();
     let before = contents(&client, "outbox").await;
     let which = DeadFilter::default();
-    for order in [
-        Order::Redrive { which: which.clone(), at_most: MAX_ORDER },
-        Order::Discard { which: which.clone(), at_most: MAX_ORDER },
-        Order::Pause { sink: "s".to_owned() },
-        Order::AddRoute { route: postrider::Route::new("*", "s") },
+    for action in [
+        Action::Redrive { which: which.clone(), at_most: MAX_PER_ACTION },
+        Action::Discard { which: which.clone(), at_most: MAX_PER_ACTION },
+        Action::Pause { sink: "s".to_owned() },
+        Action::AddRoute { route: postrider::Route::new("*", "s") },
     ] {
-        let error = store.operate("mallory", &order).await.unwrap_err();
+        let error = store.operate("mallory", &action).await.unwrap_err();
         assert!(error.to_string().contains("not_mallory"), "{error}");
     }
     assert_eq!(contents(&client, "outbox").await, before);
-    assert_eq!(store.operate("ann", &Order::Redrive { which, at_most: 1 }).await.unwrap().affected, 1);
+    assert_eq!(store.operate("ann", &Action::Redrive { which, at_most: 1 }).await.unwrap().affected, 1);
     assert_eq!(texts(&client, "select actor || ' ' || affected from outbox.audit_log").await, ["ann 1"]);
 }
 
@@ -62,8 +62,8 @@ async fn an_order_is_one_round_trip() {
     let wire = WireCounter::start(database.cluster().port()).await;
     let store = PostgresStore::connect(&wire.url(&database), Schema::default()).await.unwrap();
     wire.reset();
-    let order = Order::Redrive { which: DeadFilter::default(), at_most: 2 };
-    assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
+    let action = Action::Redrive { which: DeadFilter::default(), at_most: 2 };
+    assert_eq!(store.operate("ann", &action).await.unwrap().affected, 2);
     assert_eq!(wire.round_trips(), 1);
     assert_eq!(number(&client, "select count(*) from outbox.audit").await, 1);
 }
@@ -124,8 +124,8 @@ async fn to_count_and_to_group_reads_no_message() {
     assert_eq!(store.count_dead(&filter).await.unwrap(), 1);
     let groups = store.dead_groups(&filter).await.unwrap();
     assert_eq!((groups.len(), groups[0].topic.as_str()), (1, "t"));
-    let order = Order::Redrive { which: filter, at_most: 1 };
-    assert_eq!(store.operate("ann", &order).await.unwrap().affected, 1);
+    let action = Action::Redrive { which: filter, at_most: 1 };
+    assert_eq!(store.operate("ann", &action).await.unwrap().affected, 1);
     assert_eq!(attempts(&client, held.id).await, ["1 FAILED"]);
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use postrider::{DeadFilter, DeadPage, Error, Inspect as _, Order, PostgresStore, Schema, Store as _, migrate};
+use postrider::{Action, DeadFilter, DeadPage, Error, Inspect as _, PostgresStore, Schema, Store as _, migrate};
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
@@ -220,7 +220,7 @@ async fn control_gives_orders_and_an_auditor_reads_them() {
         assert_eq!(reader.dead_groups(&all).await.unwrap().len(), 1);
         assert_eq!(reader.dead_letters(&all, &DeadPage { after: None, limit: 10 }).await.unwrap().len(), 1);
     }
-    let order = Order::Redrive { which: all, at_most: 10 };
+    let order = Action::Redrive { which: all, at_most: 10 };
     for other in [&auditor, &relay] {
         assert!(matches!(other.operate("mallory", &order).await, Err(Error::Denied { .. })));
     }

@@ -9,7 +9,7 @@ mod scale;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider::{Claim, Error, Message, Order, Outbox, Outcome, SqliteStore, Store};
+use postrider::{Action, Claim, Error, Message, Outbox, Outcome, SqliteStore, Store};
 use postrider::{Completion, Inspect as _, sqlite};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -208,7 +208,7 @@ async fn attempts_are_append_only() {
 #[tokio::test]
 async fn the_audit_is_append_only() {
     let site = Site::new();
-    let pause = Order::Pause { sink: "s".to_owned() };
+    let pause = Action::Pause { sink: "s".to_owned() };
     assert_eq!(site.store.operate("ann", &pause).await.unwrap().affected, 1);
     for change in [
         "update outbox_audit set actor = 'bob'",
@@ -223,7 +223,7 @@ async fn the_audit_is_append_only() {
     let forbid = "create trigger not_mallory before insert on outbox_audit when new.actor = 'mallory' \
                   begin select raise(abort, 'not mallory'); end";
     site.app.execute_batch(forbid).unwrap();
-    let error = site.store.operate("mallory", &Order::Resume { sink: "s".to_owned() }).await.unwrap_err();
+    let error = site.store.operate("mallory", &Action::Resume { sink: "s".to_owned() }).await.unwrap_err();
     assert!(error.to_string().contains("not mallory"), "{error}");
     assert_eq!(site.number("select count(*) from outbox_sink where paused"), 1);
     assert_eq!(site.number("select count(*) from outbox_audit_log where actor = 'ann' and action = 'pause'"), 1);

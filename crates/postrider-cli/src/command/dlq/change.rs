@@ -1,4 +1,4 @@
-//! Redrive and discard: count, ask, then order batch by batch. What dies while it works is left for the next time, and
+//! Redrive and discard: count, ask, then act batch by batch. What dies while it works is left for the next time, and
 //! an interruption between two batches says how far it came.
 
 use postrider::{DeadFilter, Store};

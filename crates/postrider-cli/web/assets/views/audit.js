@@ -1,4 +1,4 @@
-// Who ordered what, when, and what it changed: the append-only record that every order writes with its own transaction.
+// Who did what, when, and what it changed: the append-only record that every action writes with its own transaction.
 // Reads only, a page at a time.
 
 import { html, useState } from '../vendor/htm-preact.js';
@@ -37,7 +37,7 @@ function List({ items }) {
   return html`<${Table} label="Audit" columns=${columns} rows=${items} rowKey=${(entry) => entry.id} />`;
 }
 
-/** `sink billing · error code TIMEOUT`: the order's JSON, flat and without braces, nor the limit that every order has. */
+/** `sink billing · error code TIMEOUT`: the action's JSON, flat and without braces, nor the limit that every action has. */
 export function words(detail) {
   const said = [];
   const visit = (name, value) => {

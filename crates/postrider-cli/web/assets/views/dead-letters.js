@@ -6,12 +6,12 @@ import { get } from '../api.js';
 import { Filters } from '../filters.js';
 import { bytes, count, plural } from '../format.js';
 import { useData, useSession, useTitle } from '../hooks.js';
-import { deadFilter, discard, redrive } from '../orders.js';
+import { deadFilter, discard, redrive } from '../actions.js';
 import {
   Failure,
   Message,
   Nothing,
-  Order,
+  Action,
   Problem,
   ReadOnlyNote,
   Section,
@@ -73,9 +73,9 @@ const kind = ({ sink, topic, reason, error_code }) => ({ sink, topic, reason, er
 const narrowed = (query, group) => ({ ...query, ...kind(group) });
 
 function Groups({ groups, total, query, ask }) {
-  const orders = (filter, what, amount) => html`<span class="orders">
-    <${Order} small onOrder=${() => ask(redrive(filter, what))}>Redrive ${amount}<//>
-    <${Order} small danger onOrder=${() => ask(discard(filter, what))}>Discard ${amount}<//>
+  const actions = (filter, what, amount) => html`<span class="actions">
+    <${Action} small onAction=${() => ask(redrive(filter, what))}>Redrive ${amount}<//>
+    <${Action} small danger onAction=${() => ask(discard(filter, what))}>Discard ${amount}<//>
   </span>`;
   const columns = [
     { label: 'Dead', number: true, cell: (group) => html`<strong>${count(group.count)}</strong>` },
@@ -96,10 +96,10 @@ function Groups({ groups, total, query, ask }) {
     { label: 'First', cell: (group) => html`<${Time} at=${group.first_died_at} />` },
     { label: 'Last', cell: (group) => html`<${Time} at=${group.last_died_at} />` },
     {
-      label: 'Orders',
+      label: 'Actions',
       hide: true,
       cell: (group) =>
-        orders(
+        actions(
           // An empty code means those without one.
           { ...deadFilter(query), ...kind(group), error_code: group.error_code ?? '' },
           `${plural(group.count, 'dead letter')} of ${group.topic} for ${group.sink}`,
@@ -108,7 +108,7 @@ function Groups({ groups, total, query, ask }) {
     },
   ];
   const filtered = Object.keys(query).length > 0;
-  const whole = orders(
+  const whole = actions(
     deadFilter(query),
     filtered ? 'all that match the filter' : 'every dead letter',
     `all ${count(total)}`,
@@ -156,7 +156,7 @@ function Letters({ page, query, ask }) {
     { label: 'Size', number: true, cell: (letter) => bytes(letter.payload_size_bytes) },
     { label: 'Died', cell: (letter) => html`<${Time} at=${letter.died_at} />` },
   ];
-  const aside = html`<span class="orders">${box}
+  const aside = html`<span class="actions">${box}
     <${Picked} picked=${picked} query=${query} ask=${ask} /></span>`;
   return html`<${Section} id="letters" title="One by one" aside=${aside}>
     <${Table} label="Dead letters" columns=${columns} rows=${page.items} rowKey=${letterKey} tone=${(letter) => (chosen.includes(letterKey(letter)) ? 'chosen' : '')} />
@@ -174,6 +174,6 @@ function Picked({ picked, query, ask }) {
     );
   const what = `${plural(picked.length, 'selected dead letter')} of ${sinks[0]}`;
   return html`${several && html`<span class="muted">Select letters of one sink only.</span>`}
-    <${Order} small disabled=${!picked.length || several} onOrder=${() => ask(redrive(filter(), what))}>Redrive ${picked.length || ''} selected<//>
-    <${Order} small danger disabled=${!picked.length || several} onOrder=${() => ask(discard(filter(), what))}>Discard ${picked.length || ''} selected<//>`;
+    <${Action} small disabled=${!picked.length || several} onAction=${() => ask(redrive(filter(), what))}>Redrive ${picked.length || ''} selected<//>
+    <${Action} small danger disabled=${!picked.length || several} onAction=${() => ask(discard(filter(), what))}>Discard ${picked.length || ''} selected<//>`;
 }

@@ -1,13 +1,13 @@
 // Lanes with something to deliver, those that wait for a person first: which message is at the head, why it is stuck, and
-// the order that skips it. The order of the rows is the server's.
+// the action that skips it. The order of the rows is the server's.
 
 import { html } from '../vendor/htm-preact.js';
 import { get } from '../api.js';
 import { Filters } from '../filters.js';
 import { count } from '../format.js';
 import { REFRESH_MS, useData, useSession, useTitle } from '../hooks.js';
-import { skip } from '../orders.js';
-import { Failure, Message, Nothing, Order, Problem, ReadOnlyNote, State, Table, Time, Waiting } from '../parts.js';
+import { skip } from '../actions.js';
+import { Failure, Message, Nothing, Action, Problem, ReadOnlyNote, State, Table, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
 
 const LIMIT = 100;
@@ -60,9 +60,9 @@ function List({ items, ask, filtered }) {
       cell: (lane) => html`<${Failure} code=${lane.head_error_code} message=${lane.head_error_message} />`,
     },
     {
-      label: 'Orders',
+      label: 'Actions',
       hide: true,
-      cell: (lane) => lane.state === 'parked' && html`<${Order} small onOrder=${() => ask(skip(lane))}>Skip head<//>`,
+      cell: (lane) => lane.state === 'parked' && html`<${Action} small onAction=${() => ask(skip(lane))}>Skip head<//>`,
     },
   ];
   return html`<${Table} label="Lanes" columns=${columns} rows=${items} rowKey=${(lane) => `${lane.sink} ${lane.lane}`} />

@@ -1,12 +1,12 @@
 // The whole story of one message: why it is where it is and what to do, every attempt drawn in time, what it carries, and
-// the orders that apply to it.
+// the actions that apply to it.
 
 import { html } from '../vendor/htm-preact.js';
 import { get, getExact } from '../api.js';
 import { count, relative } from '../format.js';
 import { REFRESH_MS, useData, useSession, useTitle } from '../hooks.js';
-import { discard, redrive, replay } from '../orders.js';
-import { Copy, Message, Order, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting, Words } from '../parts.js';
+import { discard, redrive, replay } from '../actions.js';
+import { Copy, Message, Action, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting, Words } from '../parts.js';
 import { Payload } from '../payload.js';
 import { link } from '../router.js';
 import { Timeline } from '../timeline.js';
@@ -66,13 +66,13 @@ function Explain({ message, explanation }) {
       <p class="reason-head"><strong>${reason.sink}</strong> <${State} of=${reason.code} /></p>
       <div class="reason-words"><p><${Words} text=${reason.why} /></p>${reason.advice && html`<p class="advice"><${Words} text=${reason.advice} /></p>`}
         ${reason.behind && html`<p>Waits behind <${Message} id=${reason.behind} /></p>`}</div>
-      <p class="orders">
+      <p class="actions">
         ${
           dead(reason.sink) &&
-          html`<${Order} onOrder=${() => ask(redrive(filter(reason.sink), `it for ${reason.sink}`))}>Redrive<//>
-          <${Order} danger onOrder=${() => ask(discard(filter(reason.sink), `it for ${reason.sink}`))}>Discard<//>`
+          html`<${Action} onAction=${() => ask(redrive(filter(reason.sink), `it for ${reason.sink}`))}>Redrive<//>
+          <${Action} danger onAction=${() => ask(discard(filter(reason.sink), `it for ${reason.sink}`))}>Discard<//>`
         }
-        ${reason.code === 'DELIVERED' && html`<${Order} onOrder=${() => ask(replay(message, reason.sink))}>Replay<//>`}
+        ${reason.code === 'DELIVERED' && html`<${Action} onAction=${() => ask(replay(message, reason.sink))}>Replay<//>`}
       </p>
     </div>`,
     )}

@@ -4,8 +4,8 @@
 import { html } from '../vendor/htm-preact.js';
 import { count, rate, seconds } from '../format.js';
 import { useSession, useTitle } from '../hooks.js';
-import { pause, resume } from '../orders.js';
-import { Nothing, Order, Problem, ReadOnlyNote, State, Time, Waiting } from '../parts.js';
+import { pause, resume } from '../actions.js';
+import { Nothing, Action, Problem, ReadOnlyNote, State, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
 import { openFor } from '../verdict.js';
 
@@ -53,8 +53,8 @@ function Card({ sink, open, ask }) {
     <div class="sink-head"><h2>${sink.sink}</h2><span class="muted">${sink.kind}</span><${State} of=${sinkState(sink)} /><span class="grow"></span>
       ${
         sink.paused
-          ? html`<${Order} small onOrder=${() => ask(resume(sink))}>Resume<//>`
-          : html`<${Order} small onOrder=${() => ask(pause(sink))}>Pause<//>`
+          ? html`<${Action} small onAction=${() => ask(resume(sink))}>Resume<//>`
+          : html`<${Action} small onAction=${() => ask(pause(sink))}>Pause<//>`
       }</div>
     <dl class="numbers">${numbers.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
   </li>`;

@@ -1,5 +1,5 @@
 -- Writes down what an operator did. Call it in the transaction that did it: both commit or neither does.
--- Caller: whoever gives an operator's orders; the library and the command line do, for each of theirs.
+-- Caller: whoever acts for an operator; the library and the command line do, for each of theirs.
 -- Locks: none. Returns the entry's number.
 create or replace function :"schema".write_audit(actor text, action text, detail jsonb, affected bigint)
     returns bigint

@@ -1,9 +1,9 @@
 -- What operators did, and dead letters that can be chosen by what they are about.
--- Applied once by `postrider migrate up`; frozen once released. The orders are in ../functions/redrive.sql, discard.sql,
+-- Applied once by `postrider migrate up`; frozen once released. The actions are in ../functions/redrive.sql, discard.sql,
 -- skip.sql and replay.sql; ../functions/write_audit.sql writes them down.
 
--- One order of an operator, written in the transaction that carried it out. Append-only, and never pruned: people give
--- orders by hand, and whoever asks about one asks late.
+-- One action of an operator, written in the transaction that carried it out. Append-only, and never pruned: people act
+-- by hand, and whoever asks about one asks late.
 create table :"schema".audit (
     id        bigint      not null generated always as identity,
     at        timestamptz not null,

@@ -2,4 +2,4 @@
 create view :"schema".audit_log as
 select a.id, a.at, a.actor, a.action, a.detail, a.affected
 from :"schema".audit a;
-comment on view :"schema".audit_log is 'What operators did: who, when, the order, and how much it changed.';
+comment on view :"schema".audit_log is 'What operators did: who, when, the action, and how much it changed.';

@@ -1,8 +1,8 @@
 -- What operators did, and dead letters that can be chosen by what they are about.
 -- Applied once, by whoever opens the file first; frozen once released.
 
--- One order of an operator, written in the transaction that carried it out. Append-only, and never pruned: people give
--- orders by hand, and whoever asks about one asks late. Numbers are not given out again.
+-- One action of an operator, written in the transaction that carried it out. Append-only, and never pruned: people act
+-- by hand, and whoever asks about one asks late. Numbers are not given out again.
 create table outbox_audit (
     id        integer not null primary key autoincrement,
     at        integer not null,

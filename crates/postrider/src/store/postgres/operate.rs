@@ -1,4 +1,4 @@
-//! Carries out an operator's order in PostgreSQL: one statement calls the function that does it and `write_audit`, so
+//! Carries out an operator's action in PostgreSQL: one statement calls the function that does it and `write_audit`, so
 //! both commit or neither does, in one round trip. Called by [`super::PostgresStore`]; no rule is here.
 
 use serde_json::Value;
@@ -9,34 +9,34 @@ use super::{Parameter, PostgresStore, int, seconds};
 use crate::enqueue::{self, Columns, Enqueued, Outbox};
 use crate::error::Error;
 use crate::message::Message;
-use crate::operate::{Done, Order, ReplayOrder, check};
+use crate::operate::{Action, Done, ReplayAction, check};
 
 /// The filter of `filter_parameters`, which stand behind actor, action and detail.
 const MATCHING: &str = "message_ids => $4, sink => $5, namespace => $6, topic => $7, tenant_id => $8, lane => $9, \
                         reason => $10, error_code => $11, died_from => $12, died_to => $13, at_most => $14";
 
-pub(super) async fn operate(store: &PostgresStore, actor: &str, order: &Order) -> Result<Done, Error> {
-    let given = Given { store, actor, action: order.action(), detail: order.to_detail(actor)? };
-    match order {
-        Order::Redrive { which, at_most } | Order::Discard { which, at_most } => {
+pub(super) async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<Done, Error> {
+    let given = Given { store, actor, action: action.name(), detail: action.to_detail(actor)? };
+    match action {
+        Action::Redrive { which, at_most } | Action::Discard { which, at_most } => {
             let at_most = int(*at_most);
             let mut parameters = filter_parameters(which).to_vec();
             parameters.push((&at_most, Type::INT4));
-            let verb = if matches!(order, Order::Redrive { .. }) { "redrive" } else { "discard" };
+            let verb = if matches!(action, Action::Redrive { .. }) { "redrive" } else { "discard" };
             given.carry_out(&format!("outbox.{verb}_matching({MATCHING})"), &parameters).await
         }
-        Order::RetryNow { which, at_most } => {
+        Action::RetryNow { which, at_most } => {
             let call = "outbox.retry_now(message_ids => $4, sink => $5, at_most => $6)";
             let parameters: [Parameter<'_>; 3] =
                 [(&which.message_ids, Type::UUID_ARRAY), (&which.sink, Type::TEXT), (&int(*at_most), Type::INT4)];
             given.carry_out(call, &parameters).await
         }
-        Order::Skip { sink, lane } => {
+        Action::Skip { sink, lane } => {
             given.carry_out("outbox.skip(sink => $4, lane => $5)", &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
         }
-        Order::Replay(replay) => given.replay(replay).await,
-        Order::Pause { sink } | Order::Resume { sink } => {
-            let paused = matches!(order, Order::Pause { .. });
+        Action::Replay(replay) => given.replay(replay).await,
+        Action::Pause { sink } | Action::Resume { sink } => {
+            let paused = matches!(action, Action::Pause { .. });
             given
                 .carry_out(
                     "outbox.configure_sink(sink => $4, paused => $5)::integer",
@@ -44,17 +44,17 @@ pub(super) async fn operate(store: &PostgresStore, actor: &str, order: &Order) -
                 )
                 .await
         }
-        Order::UnclaimStuck { older_than } => {
+        Action::UnclaimStuck { older_than } => {
             let call = "outbox.unclaim_stuck(older_than_seconds => $4::text::numeric)";
             given.carry_out(call, &[(&seconds(*older_than), Type::TEXT)]).await
         }
-        Order::Prune { older_than } => {
+        Action::Prune { older_than } => {
             let call = "(select p.partitions_dropped + p.rest_deleted + p.dedupe_deleted \
                         from outbox.prune(older_than_seconds => $4::text::numeric) p)";
             given.carry_out(call, &[(&older_than.map(seconds), Type::TEXT)]).await
         }
-        Order::AddRoute { route } | Order::RemoveRoute { route } => {
-            let verb = order.action();
+        Action::AddRoute { route } | Action::RemoveRoute { route } => {
+            let verb = action.name();
             given
                 .carry_out(
                     &format!("outbox.{verb}(sink => $4, topic => $5, namespace => $6)::integer"),
@@ -77,11 +77,11 @@ pub(super) async fn enqueue(store: &PostgresStore, actor: &str, message: &Messag
     );
     let entry: [Parameter<'_>; 3] = [(&actor, Type::TEXT), (&check::ENQUEUE, Type::TEXT), (&detail, Type::TEXT)];
     let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &entry].concat();
-    let rows = store.order(&sql, &parameters).await?;
+    let rows = store.change(&sql, &parameters).await?;
     enqueue::only(rows.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
 }
 
-/// An order, with who gave it and how it is written down.
+/// An action, with who gave it and how it is written down.
 struct Given<'a> {
     store: &'a PostgresStore,
     actor: &'a str,
@@ -99,7 +99,7 @@ impl Given<'_> {
         .await
     }
 
-    async fn replay(&self, replay: &ReplayOrder) -> Result<Done, Error> {
+    async fn replay(&self, replay: &ReplayAction) -> Result<Done, Error> {
         self.select(
             "select r.replayed as affected, r.next_id, r.paced_until from outbox.replay_batch(sink => $4, enqueued_from => $5, \
              enqueued_to => $6, namespace => $7, topic => $8, after_id => $9, at_most => $10, per_second => $11, \
@@ -125,9 +125,9 @@ impl Given<'_> {
             "with done as materialized ({work}) select d.affected, d.next_id, d.paced_until, outbox.write_audit(actor => $1, \
              action => $2, detail => $3::text::jsonb, affected => d.affected) from done d"
         );
-        let order: [Parameter<'_>; 3] =
+        let action: [Parameter<'_>; 3] =
             [(&self.actor, Type::TEXT), (&self.action, Type::TEXT), (&self.detail, Type::TEXT)];
-        let rows = self.store.order(&sql, &[&order, parameters].concat()).await?;
+        let rows = self.store.change(&sql, &[&action, parameters].concat()).await?;
         let Some(row) = rows.first() else { return Ok(Done { affected: 0, next: None, paced_until: None }) };
         let affected: i32 = row.try_get("affected")?;
         Ok(Done {

@@ -12,7 +12,7 @@ use super::statement::{all, execute, first, micros, micros_of, sql, time};
 use super::{bury, dead, input};
 use crate::error::Error;
 use crate::inspect::DeadFilter;
-use crate::operate::{Done, ReplayOrder};
+use crate::operate::{Done, ReplayAction};
 use crate::store::{OnDead, Replay, Route, SinkChange};
 
 /// Messages or keys that go in one transaction of a prune.
@@ -128,27 +128,27 @@ pub(super) fn replay(session: &mut Session, sink: &str, what: &Replay) -> Result
 }
 
 /// One step of a replay, at its rate: how many are pending again, and where the next step goes on if there may be more.
-pub(super) fn replay_batch(tx: &Transaction<'_>, order: &ReplayOrder, now: i64) -> Result<Done, Error> {
+pub(super) fn replay_batch(tx: &Transaction<'_>, action: &ReplayAction, now: i64) -> Result<Done, Error> {
     let which: [(&str, &dyn ToSql); 7] = [
-        (":sink", &order.sink),
-        (":enqueued_from", &micros_of(order.from)),
-        (":enqueued_to", &micros_of(order.to)),
-        (":namespace", &order.namespace),
-        (":topic", &order.topic),
-        (":after", &order.after),
-        (":at_most", &order.at_most),
+        (":sink", &action.sink),
+        (":enqueued_from", &micros_of(action.from)),
+        (":enqueued_to", &micros_of(action.to)),
+        (":namespace", &action.namespace),
+        (":topic", &action.topic),
+        (":after", &action.after),
+        (":at_most", &action.at_most),
     ];
     let looked_at = replay_candidates(tx, &which)?;
-    let step = order.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
-    let mut due_at = order.paced_from.map_or(now, |from| now.max(micros_of(from)));
+    let step = action.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
+    let mut due_at = action.paced_from.map_or(now, |from| now.max(micros_of(from)));
     input::within_a_year(due_at, now)?;
     let mut affected = 0;
     for (id, _) in looked_at.iter().filter(|(_, meant)| *meant) {
-        affected += replay_message(tx, *id, &order.sink, due_at)?;
+        affected += replay_message(tx, *id, &action.sink, due_at)?;
         due_at += step;
     }
-    let next = looked_at.last().map(|(id, _)| *id).filter(|_| looked_at.len() == order.at_most as usize);
-    Ok(Done { affected, next, paced_until: order.per_second.map(|_| time(due_at)) })
+    let next = looked_at.last().map(|(id, _)| *id).filter(|_| looked_at.len() == action.at_most as usize);
+    Ok(Done { affected, next, paced_until: action.per_second.map(|_| time(due_at)) })
 }
 
 /// Each message that is looked at, and whether it is meant.

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use postrider::{
-    Claim, Error, Event, Inspect as _, Message, Order, Outcome, RelayReport, Route, SinkChange, SqliteStore, Store as _,
+    Action, Claim, Error, Event, Inspect as _, Message, Outcome, RelayReport, Route, SinkChange, SqliteStore,
+    Store as _,
 };
 use postrider_testkit::python;
 use rusqlite::Connection;
@@ -192,7 +193,7 @@ async fn an_older_sqlite_finds_the_file_whole() {
     let (worker_id, version) = ("w".to_owned(), "1".to_owned());
     let report = RelayReport { worker_id, version, every: Duration::from_secs(10), sinks: Vec::new() };
     site.store.report(&report).await.unwrap();
-    site.store.operate("ann", &Order::Pause { sink: "s".to_owned() }).await.unwrap();
+    site.store.operate("ann", &Action::Pause { sink: "s".to_owned() }).await.unwrap();
     for table in [
         "message",
         "delivery",

@@ -1,4 +1,4 @@
-// What an operator can order, as questions for the confirmation dialog: each says what it does, counts first where many
+// What an operator can do, as questions for the confirmation dialog: each says what it does, counts first where many
 // may be meant, and tells afterwards what was done. Called by the views through `ask`. Nothing here draws.
 
 import { post } from './api.js';
@@ -6,7 +6,7 @@ import { plural } from './format.js';
 
 const letters = (amount) => plural(amount, 'dead letter');
 /** One request takes only so many. */
-const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} left: order again` : '');
+const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} left: ask again` : '');
 
 /** A filter of the dead letters' listing, as the API wants it in a body: without what is empty. */
 export function deadFilter(query, messageIds) {
@@ -16,7 +16,7 @@ export function deadFilter(query, messageIds) {
   return filter;
 }
 
-/** First how many, then the order for just those: what dies while somebody reads the question is not meant. */
+/** First how many, then the action for just those: what dies while somebody reads the question is not meant. */
 function counted(path, filter, past) {
   let bound = {};
   return {

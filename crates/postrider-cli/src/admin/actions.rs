@@ -1,15 +1,15 @@
-//! Orders that concern more than the store takes at once: carried out batch by batch until nothing is left, or a bound is
+//! Actions that concern more than the store takes at once: carried out batch by batch until nothing is left, or a bound is
 //! met, which the answer says. Each batch is a transaction and an entry of the audit of its own.
 
 use std::time::{Duration, Instant};
 
-use postrider::{DeadFilter, MAX_ORDER, Order};
+use postrider::{Action, DeadFilter, MAX_PER_ACTION};
 
 use super::error::ApiError;
 use super::state::{Served, in_time};
 
 /// After this long no further batch is begun: whoever wants more asks again.
-pub(super) const ORDER_TIME: Duration = Duration::from_secs(20);
+pub(super) const ACTION_TIME: Duration = Duration::from_secs(20);
 
 /// What to do with dead letters.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +19,10 @@ pub(super) enum Act {
 }
 
 impl Act {
-    fn order(self, which: DeadFilter) -> Order {
+    fn action(self, which: DeadFilter) -> Action {
         match self {
-            Self::Redrive => Order::Redrive { which, at_most: MAX_ORDER },
-            Self::Discard => Order::Discard { which, at_most: MAX_ORDER },
+            Self::Redrive => Action::Redrive { which, at_most: MAX_PER_ACTION },
+            Self::Discard => Action::Discard { which, at_most: MAX_PER_ACTION },
         }
     }
 
@@ -35,7 +35,7 @@ impl Act {
 }
 
 /// How far it went.
-pub(super) struct Ordered {
+pub(super) struct Acted {
     pub(super) matching: u64,
     pub(super) affected: u64,
     pub(super) remaining: u64,
@@ -55,22 +55,22 @@ pub(super) async fn until_done(
     actor: &str,
     act: Act,
     filter: DeadFilter,
-) -> Result<Ordered, ApiError> {
+) -> Result<Acted, ApiError> {
     let filter = dead_now(database, filter).await?;
     let matching = in_time(database.store.count_dead(&filter)).await?;
-    let order = act.order(filter.clone());
+    let action = act.action(filter.clone());
     let begun = Instant::now();
     let mut affected = 0;
     loop {
-        let batch = database.operate(actor, &order).await.map_err(|error| error.after(affected, act.past()))?.affected;
+        let batch = database.operate(actor, &action).await.map_err(|error| error.after(affected, act.past()))?.affected;
         affected += batch;
-        if batch < u64::from(MAX_ORDER) {
-            return Ok(Ordered { matching, affected, remaining: 0 });
+        if batch < u64::from(MAX_PER_ACTION) {
+            return Ok(Acted { matching, affected, remaining: 0 });
         }
-        if begun.elapsed() >= ORDER_TIME {
+        if begun.elapsed() >= ACTION_TIME {
             let remaining = in_time(database.store.count_dead(&filter)).await;
             let remaining = remaining.map_err(|error| error.after(affected, act.past()))?;
-            return Ok(Ordered { matching, affected, remaining });
+            return Ok(Acted { matching, affected, remaining });
         }
     }
 }
