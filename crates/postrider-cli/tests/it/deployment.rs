@@ -42,6 +42,21 @@ fn systemd_takes_the_units() {
     assert!(verified.status.success() && said.is_empty(), "{said}");
 }
 
+/// A service that is taken over can do little: systemd's own score, from 0 (nothing) to 10 (everything).
+#[test]
+fn both_services_run_with_few_rights() {
+    const MOST: &str = "20"; // 2.0
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["postrider.service", "postrider-drain.service"] {
+        let scored = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager", "--threshold", MOST])
+            .arg(unit(directory.path(), name))
+            .output()
+            .unwrap_or_else(|error| panic!("systemd-analyze: {error}; install it with ./scripts/setup"));
+        assert!(scored.status.success(), "{name}: {}", String::from_utf8_lossy(&scored.stdout));
+    }
+}
+
 #[tokio::test]
 async fn kubernetes_takes_the_manifests() {
     let program = "

@@ -4,7 +4,9 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use postrider::{Action, AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_PER_ACTION, ReplayAction, Route, WaitingFilter};
+use postrider::{
+    Action, AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_PER_ACTION, ReplayAction, Route, WaitingFilter,
+};
 use uuid::Uuid;
 
 use crate::contract::hand::{ids, message, numbers};

@@ -27,6 +27,7 @@ mod partitions;
 mod plans;
 mod pooler;
 mod races;
+mod requirements;
 mod roles;
 mod sqlite;
 mod torture;
