@@ -31,6 +31,7 @@ macro_rules! store_contract {
             a_batch_is_written_as_a_whole
             limits_are_refused
             a_dedupe_key_belongs_to_its_tenant
+            nobody_takes_the_key_of_a_tenant
             producers_of_one_lane_leave_no_hole
             producers_race_on_a_dedupe_key
             ids_keep_the_order_of_the_batch

@@ -180,6 +180,27 @@ pub async fn a_dedupe_key_belongs_to_its_tenant<F: Fixture>() {
     assert_eq!(hand.counts().await.0, 3);
 }
 
+/// Proves M3, M4: the tenant is part of what is unique. Whoever names no tenant and spells a tenant's key takes nothing away
+/// from it, in whatever order they come, and each finds its own message again.
+pub async fn nobody_takes_the_key_of_a_tenant<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let tenant = Uuid::from_u128(0xabcd_ef01);
+    let (stranger, owner) = (
+        |key: &str| message("t").dedupe_key(format!("{tenant}/{key}")),
+        |key: &str| message("t").dedupe_key(format!("{tenant}/{key}")).tenant(tenant),
+    );
+    let taken = hand.put(stranger("order-1")).await;
+    let own = hand.put(owner("order-1")).await;
+    assert!(taken.created && own.created, "the tenant's message is not dropped");
+    assert_ne!(taken.message_id, own.message_id);
+    let batch = [stranger("order-1"), owner("order-1"), owner("order-2"), stranger("order-2"), owner("order-2")];
+    let rows = hand.put_all(&batch).await;
+    assert_eq!(rows.iter().map(|row| row.created).collect::<Vec<_>>(), [false, false, true, true, false]);
+    assert_eq!((rows[0].message_id, rows[1].message_id), (taken.message_id, own.message_id));
+    assert_eq!(rows[4].message_id, rows[2].message_id);
+    assert_eq!(hand.counts().await.0, 4);
+}
+
 /// Proves P1: two producers of the same lanes, and each lane is numbered 1, 2, 3 without a hole.
 pub async fn producers_of_one_lane_leave_no_hole<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;

@@ -66,7 +66,7 @@ fn write(tx: &Connection, message: &Message) -> Result<Enqueued, Error> {
     }
     let enqueued = tx
         .prepare_cached(ENQUEUED)?
-        .query_row(params![row.message_id, row.namespace, row.topic, row.dedupe_key], |answer| {
+        .query_row(params![row.message_id, row.namespace, row.topic, row.tenant_id, row.dedupe_key], |answer| {
             Ok(Enqueued { message_id: answer.get(0)?, sequence_id: answer.get(1)?, created: answer.get(2)? })
         })?;
     Ok(enqueued)

@@ -66,6 +66,7 @@ async fn write_one(connection: &mut SqliteConnection, message: &Message) -> Resu
         .bind(row.message_id)
         .bind(row.namespace)
         .bind(row.topic)
+        .bind(row.tenant_id)
         .bind(row.dedupe_key)
         .fetch_one(&mut *connection)
         .await?;

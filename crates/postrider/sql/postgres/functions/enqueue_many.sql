@@ -130,26 +130,28 @@ begin
         v_named := array_fill(null::uuid, array[v_count]);
         loop
             with written as (
-                insert into dedupe (namespace, topic, dedupe_key, message_id)
-                select coalesce(i.namespace, 'default'), i.topic, i.dedupe_key, i.id
-                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids, v_named)
-                     with ordinality as i (namespace, topic, dedupe_key, id, named, ordinal)
+                insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
+                select coalesce(i.namespace, 'default'), i.topic, coalesce(i.tenant_id::text, ''), i.dedupe_key, i.id
+                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.tenant_id, enqueue_many.dedupe_key,
+                            v_ids, v_named)
+                     with ordinality as i (namespace, topic, tenant_id, dedupe_key, id, named, ordinal)
                 where i.dedupe_key is not null and i.named is null
-                order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C", i.dedupe_key collate "C",
-                         i.ordinal
-                on conflict (namespace, topic, dedupe_key) do nothing
+                order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C",
+                         coalesce(i.tenant_id::text, '') collate "C", i.dedupe_key collate "C", i.ordinal
+                on conflict (namespace, topic, tenant, dedupe_key) do nothing
                 returning message_id
             )
             select array_agg(w.message_id) into v_new from written w;
             v_named := array(
                 select coalesce(i.named, n.id, case when i.dedupe_key is null then i.id else k.message_id end)
-                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.dedupe_key, v_ids, v_named)
-                     with ordinality as i (namespace, topic, dedupe_key, id, named, ordinal)
+                from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.tenant_id, enqueue_many.dedupe_key,
+                            v_ids, v_named)
+                     with ordinality as i (namespace, topic, tenant_id, dedupe_key, id, named, ordinal)
                 left join unnest(v_new) n (id) on n.id = i.id
                 left join lateral (
                     select d.message_id from dedupe d
                     where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic
-                      and d.dedupe_key = i.dedupe_key and n.id is null
+                      and d.tenant = coalesce(i.tenant_id::text, '') and d.dedupe_key = i.dedupe_key and n.id is null
                     -- An old snapshot may show the key that was pruned beside the one of this transaction.
                     order by d.message_id desc
                     limit 1

@@ -180,13 +180,15 @@ create table :"schema".lane_sequence (
 ) with (fillfactor = 50);
 comment on table :"schema".lane_sequence is 'The last sequence number given out in each lane.';
 
--- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message.
+-- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message. The tenant is part of
+-- what is unique, so that nobody takes another's key; it is empty if there is none, for null would never equal null.
 create table :"schema".dedupe (
     message_id  uuid not null,
     namespace   text collate "C" not null,
     topic       text collate "C" not null,
+    tenant      text collate "C" not null,
     dedupe_key  text collate "C" not null,
-    constraint dedupe_pk primary key (namespace, topic, dedupe_key)
+    constraint dedupe_pk primary key (namespace, topic, tenant, dedupe_key)
 );
 create index dedupe_by_age on :"schema".dedupe using brin (message_id) with (pages_per_range = 32, autosummarize = on);
 comment on table :"schema".dedupe is 'Dedupe keys and the message each stands for.';

@@ -156,13 +156,15 @@ create table outbox_lane_sequence (
     constraint lane_sequence_is_not_negative check (last_sequence >= 0)
 ) strict, without rowid;
 
--- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message.
+-- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message. The tenant is part of
+-- what is unique, so that nobody takes another's key: its id in hexadecimal, or empty if there is none.
 create table outbox_dedupe (
     namespace   text not null,
     topic       text not null,
+    tenant      text not null,
     dedupe_key  text not null,
     message_id  blob not null,
-    constraint dedupe_pk primary key (namespace, topic, dedupe_key)
+    constraint dedupe_pk primary key (namespace, topic, tenant, dedupe_key)
 ) strict, without rowid;
 -- Ids carry their time: what is older than the window stands in front.
 create index outbox_dedupe_by_age on outbox_dedupe (message_id);

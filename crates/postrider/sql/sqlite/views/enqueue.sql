@@ -44,10 +44,10 @@ begin
     select raise(abort, 'delay_us must be between 0 and 3155760000000000 (100 years)')
     where not (new.delay_us between 0 and 3155760000000000);
 
-    insert into outbox_dedupe (namespace, topic, dedupe_key, message_id)
-    select coalesce(new.namespace, 'default'), new.topic, new.dedupe_key, new.message_id
+    insert into outbox_dedupe (namespace, topic, tenant, dedupe_key, message_id)
+    select coalesce(new.namespace, 'default'), new.topic, coalesce(hex(new.tenant_id), ''), new.dedupe_key, new.message_id
     where new.dedupe_key is not null
-    on conflict (namespace, topic, dedupe_key) do nothing;
+    on conflict (namespace, topic, tenant, dedupe_key) do nothing;
 
     -- From here on for a new message only: without a key, or with a key that now stands for this very message.
     insert into outbox_lane_sequence (lane, last_sequence)
@@ -56,7 +56,7 @@ begin
       and (new.dedupe_key is null or new.message_id = (
           select k.message_id from outbox_dedupe k
           where k.namespace = coalesce(new.namespace, 'default') and k.topic = new.topic
-            and k.dedupe_key = new.dedupe_key))
+            and k.tenant = coalesce(hex(new.tenant_id), '') and k.dedupe_key = new.dedupe_key))
     on conflict (lane) do update set last_sequence = last_sequence + 1;
 
     insert into outbox_message (id, enqueued_at, occurred_at, priority, sequence_id, tenant_id, namespace, topic, lane,
@@ -69,7 +69,7 @@ begin
     where new.dedupe_key is null or new.message_id = (
           select k.message_id from outbox_dedupe k
           where k.namespace = coalesce(new.namespace, 'default') and k.topic = new.topic
-            and k.dedupe_key = new.dedupe_key);
+            and k.tenant = coalesce(hex(new.tenant_id), '') and k.dedupe_key = new.dedupe_key);
 
     -- A known key leaves no message with this id, so nothing is sent.
     insert into outbox_delivery (message_id, sink, due_at, priority, sequence_id, tenant_id, lane)
