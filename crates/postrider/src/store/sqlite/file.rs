@@ -24,7 +24,8 @@ impl OpenFile {
     pub(super) fn new(path: &Path) -> Self {
         // The process may change its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let mut log = path.clone().into_os_string();
+        // SQLite follows a symbolic link and keeps the log beside the file itself.
+        let mut log = fs::canonicalize(&path).unwrap_or_else(|_| path.clone()).into_os_string();
         log.push("-wal");
         let identity = fs::metadata(&path).ok().and_then(|found| identity(&found));
         Self { path, log: log.into(), identity }

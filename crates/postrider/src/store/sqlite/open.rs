@@ -18,11 +18,16 @@ const LOG_BYTES: i64 = 64 * 1024 * 1024;
 /// Statements kept prepared: all there are, and some room.
 const KEPT_STATEMENTS: usize = 96;
 
+/// Read and written by the owner, and by nobody else.
+#[cfg(unix)]
+const OWNER_ONLY: u32 = 0o600;
+
 /// Between two tries to switch a file to its write-ahead log while somebody else does the same.
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens the file, making it if it is not there.
+/// Opens the file, making it if it is not there, in a directory that is.
 pub(super) fn open(path: &Path) -> Result<Connection, Error> {
+    make(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| explain(path, error))?;
     connection.set_prepared_statement_cache_capacity(KEPT_STATEMENTS);
@@ -34,6 +39,33 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     Ok(connection)
+}
+
+/// Makes the file, if it is not there, for its owner alone: payloads are nobody else's business. SQLite gives the log and the
+/// index beside it the same mode. A file that is there keeps its own. Nothing is made at the far end of a symbolic link,
+/// which somebody else may have put there; one that leads to a file is followed.
+#[cfg(unix)]
+fn make(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Names that are no files for SQLite.
+    if path.as_os_str().is_empty() || path.as_os_str() == ":memory:" {
+        return Ok(());
+    }
+    let made = std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(OWNER_ONLY).open(path);
+    let leads_nowhere = || path.is_symlink() && !path.exists();
+    match made {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && leads_nowhere() => {
+            Err(refuse(path, "it is a symbolic link to a file that is not there: make that file, or give its own path"))
+        }
+        // What is wrong otherwise, SQLite finds too; `explain` says it.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have no modes")]
+fn make(_: &Path) -> Result<(), Error> {
+    Ok(())
 }
 
 /// Two connections that switch a new file at the same moment would wait for each other for ever; SQLite tells one of

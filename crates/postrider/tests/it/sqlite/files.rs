@@ -44,6 +44,37 @@ fn a_file_is_made_to_last() {
     assert!(numbers >= vec![3, 51, 3], "older ones can lose a file when the log is reset: {version}");
 }
 
+/// Only its owner reads what is in an outbox: the file, its log and the index of the log. A file that is there keeps its mode.
+#[test]
+fn a_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let mode = |name: &str| std::fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
+    let store = SqliteStore::open(directory.path().join("app.db")).unwrap();
+    assert_eq!(["app.db", "app.db-wal", "app.db-shm"].map(mode), [0o600; 3]);
+    drop(store);
+    let shared = directory.path().join("shared.db");
+    std::fs::write(&shared, "").unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o660)).unwrap();
+    let store = SqliteStore::open(&shared).unwrap();
+    assert_eq!(["shared.db", "shared.db-wal", "shared.db-shm"].map(mode), [0o660; 3]);
+    drop(store);
+}
+
+/// A symbolic link to a file is followed; nothing is made where a link leads to.
+#[test]
+fn a_file_is_not_made_through_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink(at("elsewhere.db"), at("app.db")).unwrap();
+    assert!(why_not(&at("app.db")).contains("it is a symbolic link to a file that is not there"));
+    assert!(!at("elsewhere.db").exists());
+    std::fs::write(at("elsewhere.db"), "").unwrap();
+    let store = SqliteStore::open(at("app.db")).unwrap();
+    assert!(at("elsewhere.db-wal").exists() && !at("app.db-wal").exists(), "beside the file itself");
+    drop(store);
+}
+
 /// A file that cannot be used is named, with the reason and what to do.
 #[test]
 fn unusable_files_say_why() {
