@@ -9,8 +9,8 @@ select cron.schedule('outbox repair', '* * * * *', 'select outbox.repair_expired
 
 -- Room for the next days, and nothing older than the retention: each drops or makes whole partitions.
 select cron.schedule('outbox partitions', '5 0 * * *', 'select outbox.make_partitions()');
-select cron.schedule('outbox prune', '35 3 * * *', 'select * from outbox.prune()');
-select cron.schedule('outbox inbox', '50 3 * * *', 'select outbox.prune_inbox()');
+select cron.schedule('outbox prune', '35 3 * * *', 'select * from outbox.prune_at_retention()');
+select cron.schedule('outbox inbox', '50 3 * * *', 'select outbox.prune_inbox_at_retention()');
 
 -- The record of pg_cron itself grows without end.
 select cron.schedule('outbox cron record', '20 4 * * *',

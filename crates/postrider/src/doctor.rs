@@ -7,6 +7,8 @@ mod drift;
 #[cfg(feature = "postgres")]
 mod grants;
 #[cfg(feature = "postgres")]
+pub(crate) mod locks;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 mod server;
@@ -90,6 +92,8 @@ impl Finding {
 pub struct Limits {
     /// A transaction older than this keeps too many dead rows; twelve times as old is bad.
     pub old_transaction: Duration,
+    /// A transaction with locks on the outbox's tables is named when it is older than this.
+    pub old_lock: Duration,
     /// Something due for longer than this is late.
     pub late: Duration,
     /// The clocks of this machine and of the database differ by more than this.
@@ -100,6 +104,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             old_transaction: Duration::from_mins(5),
+            old_lock: Duration::from_mins(1),
             late: Duration::from_mins(5),
             clock_skew: Duration::from_secs(2),
         }

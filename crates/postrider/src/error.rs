@@ -98,6 +98,24 @@ pub enum Error {
         name: String,
     },
 
+    /// A migration did not get a lock in time.
+    #[error(
+        "schema {schema:?} cannot be migrated now: a lock on it was not to be had in {waited}. {}",
+        if holders.is_empty() {
+            "Whoever had it has let go meanwhile, or is making the schema: run it again".to_owned()
+        } else {
+            format!("Those with locks there now: {}. End what should not be there, and run it again", holders.join("; "))
+        }
+    )]
+    Locked {
+        /// The schema.
+        schema: String,
+        /// How long the lock was waited for, as PostgreSQL writes it.
+        waited: String,
+        /// The sessions that hold locks there: process, login, and since when.
+        holders: Vec<String>,
+    },
+
     /// The database URL cannot be used.
     #[error("the database URL is not usable: {reason}")]
     BadUrl {
@@ -239,6 +257,7 @@ impl Error {
             | Self::NoFreeConnection { .. }
             | Self::ReadOnly { .. }
             | Self::CannotListen { .. }
+            | Self::Locked { .. }
             | Self::SqliteOpen { .. }
             | Self::SqliteFileGone { .. }
             | Self::SqliteBusy

@@ -1,15 +1,17 @@
 //! Brings a database to the schema this build needs: numbered migrations, each applied once and frozen, then functions
-//! and views, re-applied whenever their text changed. All in one transaction under an advisory lock, so any number of
-//! migrators may start at once. Called by `postrider migrate`, by tests, and by applications at start.
+//! and views, re-applied whenever their text changed. All in one transaction, under a lock on the list of migrations, so any
+//! number of migrators may start at once. Called by `postrider migrate`, by tests, and by applications at start.
 
 mod roles;
 
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
+use crate::doctor::locks;
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -30,14 +32,27 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "watch", sql: include_str!("../sql/postgres/migrations/0004_watch.sql") },
 ];
 
+/// How long a migration waits for a lock that somebody else has, unless the session's own `lock_timeout` says otherwise:
+/// longer than another migrator takes, and short enough that somebody is still there to read who it was.
+const LOCK_WAIT: &str = "60s";
+/// Two migrators may make the schema at once: the second finds it there when it begins again. More are beaten in a row only if
+/// those before them fail.
+const MAX_BEGINNINGS: usize = 10;
+
 /// Nothing that somebody put into `public` is called by a migration, and a backslash is a backslash.
 const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp;\nset local standard_conforming_strings = on";
+
+/// The session's own limit stands above ours. $1: ours.
+const LIMIT_WAITS: &str =
+    "select set_config('lock_timeout', coalesce(nullif(current_setting('lock_timeout'), '0'), $1), true)";
+const LIMIT_IN_FORCE: &str = "select coalesce(nullif(current_setting('lock_timeout'), '0'), $1)";
 
 /// In the order they are created: SQL functions need what they call.
 const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/schema_name.sql"),
     include_str!("../sql/postgres/functions/schema_version.sql"),
     include_str!("../sql/postgres/functions/refuse_stale_snapshot.sql"),
+    include_str!("../sql/postgres/functions/locks.sql"),
     include_str!("../sql/postgres/functions/message_id.sql"),
     include_str!("../sql/postgres/functions/next_sequence.sql"),
     include_str!("../sql/postgres/functions/wake.sql"),
@@ -145,16 +160,60 @@ impl Status {
 }
 
 /// Applies what is missing, as one transaction. Safe to call from many processes at once: one works, the others wait
-/// and find nothing to do. Refuses a schema that is newer than this build.
+/// and find nothing to do. Refuses a schema that is newer than this build. No lock is waited for without end: see
+/// [`Error::Locked`].
 pub async fn up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> {
+    let mut beginnings = 1;
+    loop {
+        match try_up(client, schema).await {
+            Err(error) if is_code(&error, &SqlState::LOCK_NOT_AVAILABLE) => {
+                return Err(locked(client, schema, error).await);
+            }
+            Err(error) if was_made_meanwhile(&error) && beginnings < MAX_BEGINNINGS => beginnings += 1,
+            done => return done,
+        }
+    }
+}
+
+async fn try_up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> {
     let tx = begin(client).await?;
-    lock(&tx, schema).await?;
     become_owner(&tx, schema).await?;
     // CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even when the schema is there; the owner role has none.
-    if !exists(&tx, schema).await? {
+    if exists(&tx, schema).await? {
+        if let Some(nothing) = nothing_to_do(&tx, schema).await? {
+            make_partitions(&tx, schema).await?;
+            tx.commit().await?;
+            return Ok(nothing);
+        }
+        lock(&tx, schema).await?;
+        // Roles may have been made while the lock was waited for.
+        become_owner(&tx, schema).await?;
+    } else {
+        // Whoever else is making them is waited for here, and then this is a unique violation.
         tx.batch_execute(&render(BOOTSTRAP, schema)).await?;
     }
-    let known = applied(&tx, schema).await?;
+    let done = apply(&tx, schema).await?;
+    make_partitions(&tx, schema).await?;
+    tx.commit().await?;
+    Ok(done)
+}
+
+/// Without the lock, which needs more rights than to look. What is applied stays applied.
+async fn nothing_to_do(tx: &Transaction<'_>, schema: &Schema) -> Result<Option<Applied>, Error> {
+    let known = applied(tx, schema).await?;
+    refuse_newer(&known, schema)?;
+    let has = |migration: &Migration| {
+        let checksum = hash([migration.sql]);
+        known.iter().any(|(version, _, found)| *version == migration.version && *found == checksum)
+    };
+    let current = MIGRATIONS.iter().all(has)
+        && installed(tx, schema).await?.functions_hash.as_deref() == Some(functions_hash().as_str());
+    Ok(current.then(|| Applied { migrations: Vec::new(), functions: false }))
+}
+
+/// What is missing, under the lock.
+async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> {
+    let known = applied(tx, schema).await?;
     refuse_newer(&known, schema)?;
 
     let mut done = Applied { migrations: Vec::new(), functions: false };
@@ -172,14 +231,16 @@ pub async fn up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> 
             }
         }
     }
-    if !done.migrations.is_empty() || installed(&tx, schema).await?.functions_hash.as_deref() != Some(&functions_hash())
+    if !done.migrations.is_empty() || installed(tx, schema).await?.functions_hash.as_deref() != Some(&functions_hash())
     {
-        replace_functions(&tx, schema).await?;
+        replace_functions(tx, schema).await?;
         done.functions = true;
     }
-    tx.batch_execute(&format!("select {}.make_partitions()", schema.quoted())).await?;
-    tx.commit().await?;
     Ok(done)
+}
+
+async fn make_partitions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
+    Ok(tx.batch_execute(&format!("select {}.make_partitions()", schema.quoted())).await?)
 }
 
 /// Compares a database with this build; changes nothing.
@@ -262,16 +323,31 @@ pub(crate) fn grants(schema: &Schema) -> String {
 async fn begin(client: &mut Client) -> Result<Transaction<'_>, Error> {
     let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
     tx.batch_execute(PINNED_PATH).await?;
+    tx.query_typed(LIMIT_WAITS, &[(&LOCK_WAIT, Type::TEXT)]).await?;
     Ok(tx)
 }
 
+/// One migrator at a time; readers go on. It takes the owner's rights: nobody else can keep migrators waiting.
 async fn lock(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
-    tx.query_typed(
-        "select pg_advisory_xact_lock(hashtextextended('postrider/migrate/' || $1, 0))",
-        &[(&schema.as_str(), Type::TEXT)],
-    )
-    .await?;
-    Ok(())
+    Ok(tx.batch_execute(&format!("lock table {}.migration in exclusive mode", schema.quoted())).await?)
+}
+
+fn is_code(error: &Error, code: &SqlState) -> bool {
+    matches!(error, Error::Postgres(driver) if driver.code() == Some(code))
+}
+
+/// A unique violation in PostgreSQL's own tables: somebody else has made the schema or its first table.
+fn was_made_meanwhile(error: &Error) -> bool {
+    let Error::Postgres(driver) = error else { return false };
+    driver.as_db_error().is_some_and(|db| *db.code() == SqlState::UNIQUE_VIOLATION && db.schema() == Some("pg_catalog"))
+}
+
+/// A lock was not to be had: says who has locks now. If even that cannot be asked, the error stays what it was.
+async fn locked(client: &Client, schema: &Schema, error: Error) -> Error {
+    let Ok(holders) = locks::holders(client, schema).await else { return error };
+    let waited = client.query_typed(LIMIT_IN_FORCE, &[(&LOCK_WAIT, Type::TEXT)]).await;
+    let waited = waited.ok().and_then(|rows| rows.first()?.try_get(0).ok()).unwrap_or_else(|| LOCK_WAIT.to_owned());
+    Error::Locked { schema: schema.to_string(), waited, holders }
 }
 
 /// Once the schema belongs to the NOLOGIN owner role, migrations act as that role: what they make belongs to it too.

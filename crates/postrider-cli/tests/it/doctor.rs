@@ -48,7 +48,7 @@ fn doctor(database: &Database, args: &[&str]) -> Found {
     Found::of(&run(database, &[&["doctor", "--json"], args].concat()))
 }
 
-const CHECKS: [&str; 21] = [
+const CHECKS: [&str; 22] = [
     "version",
     "durability",
     "autovacuum",
@@ -58,6 +58,7 @@ const CHECKS: [&str; 21] = [
     "functions",
     "old_transaction",
     "prepared_transaction",
+    "locks",
     "replication",
     "listen",
     "dead_rows",

@@ -23,7 +23,7 @@ grant execute on function
 grant execute on function
     :"schema".receive(uuid, uuid, text, text, bigint),
     :"schema".receive_many(uuid[], uuid[], text[], text[], bigint[]),
-    :"schema".prune_inbox(numeric, integer)
+    :"schema".prune_inbox_at_retention(integer)
     to :"receiver";
 
 grant execute on function
@@ -38,8 +38,8 @@ grant execute on function
     :"schema".has_due(text, uuid),
     :"schema".repair_expired_leases(integer),
     :"schema".make_partitions(integer),
-    :"schema".prune(numeric, integer),
-    :"schema".prune_inbox(numeric, integer),
+    :"schema".prune_at_retention(integer),
+    :"schema".prune_inbox_at_retention(integer),
     :"schema".sleep(text, numeric),
     :"schema".woke(text),
     :"schema".report(text, text, numeric, jsonb),
@@ -75,7 +75,9 @@ grant execute on function
     :"schema".remove_route(text, text, text),
     :"schema".make_partitions(integer),
     :"schema".prune(numeric, integer),
-    :"schema".prune_inbox(numeric, integer)
+    :"schema".prune_inbox(numeric, integer),
+    :"schema".prune_at_retention(integer),
+    :"schema".prune_inbox_at_retention(integer)
     to :"control";
 grant select on all tables in schema :"schema" to :"control", :"auditor";
 revoke all on :"schema".lane_sequence from :"auditor";

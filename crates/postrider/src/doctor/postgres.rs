@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::doctor::{Finding, Level, Limits, backlog, counted, drift, grants, server, words};
+use crate::doctor::{Finding, Level, Limits, backlog, counted, drift, grants, locks, server, words};
 use crate::error::Error;
 use crate::store::Store;
 use crate::store::postgres::PostgresStore;
@@ -27,6 +27,7 @@ pub async fn postgres(store: &PostgresStore, limits: &Limits) -> Vec<Finding> {
     for (check, looked) in [
         ("old_transaction", sessions(store, limits).await),
         ("prepared_transaction", prepared(store, limits).await),
+        ("locks", locks::locks(store, limits).await),
         ("replication", server::replication(store).await),
     ] {
         findings.extend(looked.unwrap_or_else(|error| vec![Finding::unseen(check, &error)]));

@@ -1,10 +1,11 @@
 //! Group roles: made once for the server, granted for one schema. `postrider migrate roles` calls this; `migrate up`
 //! repeats the grants after functions or views were replaced. Login roles are the operator's to make and to grant to.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{become_owner, begin, check, lock, render};
+use super::{become_owner, begin, check, is_code, lock, locked, render};
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -64,6 +65,13 @@ impl Roles {
 /// repeat. Needs CREATEROLE, and ownership of the schema.
 pub async fn roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Result<Roles, Error> {
     check(client, schema).await?;
+    match try_roles(client, schema, prefix).await {
+        Err(error) if is_code(&error, &SqlState::LOCK_NOT_AVAILABLE) => Err(locked(client, schema, error).await),
+        done => done,
+    }
+}
+
+async fn try_roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Result<Roles, Error> {
     let roles = Roles::new(prefix);
     let tx = begin(client).await?;
     lock(&tx, schema).await?;

@@ -362,12 +362,15 @@ impl Store for PostgresStore {
     }
 
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
-        let rows = self
-            .change(
-                "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune(older_than_seconds => $1::text::numeric)",
-                &[(&older_than.map(seconds), Type::TEXT)],
-            )
-            .await?;
+        // A relay may prune at the retention, and nothing else.
+        let rows = if let Some(older_than) = older_than {
+            let sql = "select partitions_dropped, rest_deleted, dedupe_deleted \
+                       from outbox.prune(older_than_seconds => $1::text::numeric)";
+            self.change(sql, &[(&seconds(older_than), Type::TEXT)]).await?
+        } else {
+            let sql = "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune_at_retention()";
+            self.change(sql, &[]).await?
+        };
         let Some(row) = rows.first() else { return Ok(Pruned::default()) };
         let count = |column: &str| Ok::<u64, Error>(u64::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0));
         Ok(Pruned {
@@ -402,12 +405,14 @@ impl Store for PostgresStore {
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error> {
         let mut pruned = 0;
         loop {
-            let deleted = self
-                .change_count(
-                    "select outbox.prune_inbox(older_than_seconds => $1::text::numeric, batch_size => $2)",
-                    &[(&older_than.map(seconds), Type::TEXT), (&int(INBOX_BATCH), Type::INT4)],
-                )
-                .await?;
+            let batch = (&int(INBOX_BATCH) as &(dyn ToSql + Sync), Type::INT4);
+            // Relays and receivers may prune at the retention, and nothing else.
+            let deleted = if let Some(older_than) = older_than {
+                let sql = "select outbox.prune_inbox(batch_size => $1, older_than_seconds => $2::text::numeric)";
+                self.change_count(sql, &[batch, (&seconds(older_than), Type::TEXT)]).await?
+            } else {
+                self.change_count("select outbox.prune_inbox_at_retention(batch_size => $1)", &[batch]).await?
+            };
             pruned += deleted;
             if deleted < u64::from(INBOX_BATCH) {
                 return Ok(pruned);

@@ -19,6 +19,7 @@ mod inspect;
 mod isolation;
 mod kept_plans;
 mod lanes;
+mod locks;
 mod migrate;
 mod model;
 mod one_hand;

@@ -12,12 +12,13 @@ use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_d
 
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
-const RECEIVER: &str = "prune_inbox receive receive_many schema_version";
+const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_version";
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
-                     prune prune_inbox recent_attempts release renew repair_expired_leases report schema_version \
+                     prune_at_retention prune_inbox_at_retention recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
 const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
-                       make_partitions message_id_time prune prune_inbox recent_attempts redrive redrive_matching \
+                       make_partitions message_id_time prune prune_at_retention prune_inbox prune_inbox_at_retention \
+                       recent_attempts redrive redrive_matching \
                        remove_route repair_expired_leases replay replay_batch retry_now schema_version skip \
                        unclaim_stuck write_audit";
 const AUDITOR: &str = "find_messages message_id_time recent_attempts schema_version";
@@ -112,7 +113,7 @@ async fn a_receiver_may_receive_and_nothing_else() {
     let receiver = login(&database, &admin, "outbox_receiver").await;
     assert_eq!(executable(&receiver).await, RECEIVER);
     assert_eq!(table_rights(&receiver).await, BTreeSet::new());
-    for call in ["receive(gen_random_uuid())", "receive_many(array[gen_random_uuid()])", "prune_inbox()"] {
+    for call in ["receive(gen_random_uuid())", "receive_many(array[gen_random_uuid()])", "prune_inbox_at_retention()"] {
         assert_eq!(try_sql(&receiver, &format!("select outbox.{call}")).await, "00000", "{call}");
     }
     assert_eq!(number(&admin, "select count(*) from outbox.inbox").await, 2);
@@ -151,7 +152,8 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
     );
     assert_eq!(number(&relay, &many).await, 1);
     let house = "select outbox.repair_expired_leases(); select outbox.make_partitions(30); \
-                 select from outbox.prune(); select outbox.sleep('w', 1); select outbox.woke('w'); \
+                 select from outbox.prune_at_retention(); select outbox.prune_inbox_at_retention(); \
+                 select outbox.sleep('w', 1); select outbox.woke('w'); \
                  select outbox.report('w', '1', 10, '[]'); select outbox.sign_off('w'); select outbox.measure()";
     assert_eq!(try_sql(&relay, house).await, "00000");
 
@@ -163,9 +165,38 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
         select outbox.discard('{}'); select outbox.unclaim_stuck(0); select outbox.notify_sleepers(); \
         select outbox.parks('default'); select outbox.redrive_matching(); select outbox.discard_matching(); \
         select outbox.skip('s', 'a'); select outbox.replay_batch('{}'); \
-        select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.audit_log";
+        select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.audit_log; \
+        select outbox.try_lock('measure'); select outbox.hold_lane_fronts('{default}')";
     assert_denied(&relay, denied).await;
     assert_eq!(contents(&admin, "outbox").await, before);
+}
+
+/// Proves P7, H8: history is kept for the configured retention, whatever a relay or a receiver asks for.
+#[tokio::test]
+async fn only_control_prunes_below_the_retention() {
+    let (database, admin) = with_roles().await;
+    admin.batch_execute("select outbox.receive(gen_random_uuid())").await.unwrap();
+    for group in ["outbox_relay", "outbox_receiver"] {
+        let login = login(&database, &admin, group).await;
+        assert_denied(&login, "select from outbox.prune(0); select outbox.prune_inbox(0)").await;
+        assert_denied(&login, "select from outbox.prune(); update outbox.setting set retention = '1 second'").await;
+        assert_eq!(number(&login, "select outbox.prune_inbox_at_retention()").await, 0, "{group}");
+    }
+    assert_eq!(number(&admin, "select count(*) from outbox.inbox").await, 1);
+    let control = login(&database, &admin, "outbox_control").await;
+    assert_eq!(number(&control, "select outbox.prune_inbox(0)").await, 1);
+    assert_eq!(try_sql(&control, "select from outbox.prune(0)").await, "00000");
+
+    // What a relay's keeper and `postrider receive` call, through the library, with no more than their own rights.
+    for group in ["outbox_relay", "outbox_receiver"] {
+        let name = format!("login_{}_{group}", database.name());
+        let store = PostgresStore::connect(&database.url_as(&name), Schema::default()).await.unwrap();
+        assert_eq!(store.prune_inbox(None).await.unwrap(), 0);
+        assert_eq!(store.prune(None).await.is_ok(), group == "outbox_relay");
+        let below = Some(std::time::Duration::ZERO);
+        assert!(matches!(store.prune(below).await, Err(Error::Denied { .. })), "{group}");
+        assert!(matches!(store.prune_inbox(below).await, Err(Error::Denied { .. })), "{group}");
+    }
 }
 
 /// Proves P7: control reads everything and acts on dead letters; what it may not do is write past the functions.

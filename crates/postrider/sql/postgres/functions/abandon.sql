@@ -5,7 +5,8 @@
 -- any more, however late the claim arrives.
 -- Caller: a worker whose claim was not answered. Transition: leased -> pending, due as before; the attempt number is given
 --   back and nothing is recorded.
--- Locks: the token, so a claim that is under way is waited for; then the rows. Index: none, as in repair_expired_leases: it
+-- Locks: the token's row (see refuse_abandoned_claim), so a claim under way that has something to lease is waited for; then
+--   the deliveries. Index: none, as in repair_expired_leases: it
 --   reads the hot table once. Returns how many were taken back.
 create or replace function :"schema".abandon(lease_token uuid)
     returns integer
@@ -20,11 +21,14 @@ begin
         raise exception 'lease_token must not be null' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
-    perform pg_advisory_xact_lock(claim_key(abandon.lease_token));
-    -- No claim is on its way for longer than a lease may last.
-    delete from abandoned_claim c where c.abandoned_at < clock_timestamp() - (select s.abandoned_for from setting s);
     insert into abandoned_claim (lease_token, abandoned_at) values (abandon.lease_token, clock_timestamp())
     on conflict do nothing;
+    -- No claim is on its way for longer than a lease may last.
+    delete from abandoned_claim c
+    where c.ctid = any (array(
+        select o.ctid from abandoned_claim o
+        where o.abandoned_at < clock_timestamp() - (select s.abandoned_for from setting s)
+        for update skip locked));
     v_ids := array(select d.message_id from delivery d where d.lease_token = abandon.lease_token);
     return (select count(*)::integer from release(abandon.lease_token, v_ids));
 end
@@ -32,30 +36,29 @@ $$;
 comment on function :"schema".abandon(uuid) is
     'Takes back what a claim with this token leased, now or later; returns how many it found.';
 
--- Internal: called by claim, with a token that the caller made.
+-- Internal: called by claim with a token that the caller made, when it has locked something to lease under it. The row is
+-- written to meet that of an abandon, whichever came first: the later one waits for the transaction of the other. It is gone
+-- when the transaction ends. The table is unlogged: this adds nothing to the write-ahead log.
 create or replace function :"schema".refuse_abandoned_claim(lease_token uuid)
     returns void
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set enable_seqscan = off
 as $$
+#variable_conflict use_column
+declare
+    v_place tid;
 begin
-    perform pg_advisory_xact_lock_shared(claim_key(refuse_abandoned_claim.lease_token));
-    if exists (select from abandoned_claim c where c.lease_token = refuse_abandoned_claim.lease_token) then
+    insert into abandoned_claim (lease_token, abandoned_at)
+    values (refuse_abandoned_claim.lease_token, clock_timestamp())
+    on conflict do nothing
+    returning ctid into v_place;
+    if v_place is null then
         raise exception 'LEASE_LOST'
-            using errcode = 'P7002', detail = format('the claim with token %s was abandoned', lease_token),
+            using errcode = 'P7002',
+                  detail = format('the claim with token %s was abandoned', refuse_abandoned_claim.lease_token),
                   hint = 'Claim again, with another token.';
     end if;
+    delete from abandoned_claim c where c.ctid = v_place;
 end
 $$;
 comment on function :"schema".refuse_abandoned_claim(uuid) is 'Internal: raises P7002 if the claim was abandoned.';
-
--- Internal: the advisory lock of a claim.
-create or replace function :"schema".claim_key(lease_token uuid)
-    returns bigint
-    language sql immutable
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select hashtextextended('postrider/claim/' || lease_token, 0)
-$$;
-comment on function :"schema".claim_key(uuid) is 'Internal: the advisory lock of a claim.';

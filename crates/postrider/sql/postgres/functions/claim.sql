@@ -18,7 +18,8 @@
 --
 -- max_bytes: what is handed out is not longer than this, content and headers as they are sent; but the first is handed out
 --   however long it is.
--- lease_token: made by the caller, who can then abandon a claim whose answer is lost. P7002 if it was abandoned.
+-- lease_token: made by the caller, who can then abandon a claim whose answer is lost. P7002 if it was abandoned and there
+--   is something to lease.
 -- with_content: false hands out neither headers nor content. They can be read one message at a time, so that one that
 --   cannot be read is found.
 --
@@ -91,9 +92,6 @@ begin
         raise exception 'with_content must not be null' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
-    if claim.lease_token is not null then
-        perform refuse_abandoned_claim(claim.lease_token);
-    end if;
     if exists (select from sink s where s.name = claim.sink and s.paused) then
         return;
     end if;
@@ -144,6 +142,9 @@ begin
         end if;
         v_places := v_places || v_due.places;
         v_unsettled := v_unsettled || v_due.unsettled_ids;
+        if claim.lease_token is not null and v_places <> '{}' then
+            perform refuse_abandoned_claim(claim.lease_token);
+        end if;
         -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
         -- for, and it begins after whatever ended the one before.
         v_leased_at := clock_timestamp();

@@ -2,25 +2,49 @@
 -- If both could be under way at once, each would decide by what the other has not committed yet, and the lane would be in
 -- two hands. So a claim that looks at lanes shares a lock of the sink with other claims, and whoever adds to the front of
 -- lanes holds it alone, until the transaction ends. Claims never wait for it: they leave lanes to the next claim.
--- One advisory lock a sink, not one a lane: thousands of lanes would fill the server's lock table.
+-- Sinks share sixteen locks, by a hash of the name: while somebody adds to the front of lanes, lanes of one other sink in
+-- sixteen wait, too. (A lock a lane would fill the server's lock table; a row for each sink would be written by every claim.)
 
--- Internal: called by redrive_letters and replay_batch, before they look at what is leased. Waits for claims under way.
-create or replace function :"schema".hold_lane_fronts(sink text)
-    returns void
-    language sql volatile
+-- Internal: which lock of locks.sql a sink has.
+create or replace function :"schema".lane_lock(sink text)
+    returns text
+    language sql immutable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select pg_advisory_xact_lock(hashtextextended('postrider/lanes/' || schema_name() || '/' || sink, 0))
+    select 'lock_lanes_' || (hashtextextended(sink collate "C", 0) & 15)
 $$;
-comment on function :"schema".hold_lane_fronts(text) is 'Internal: nobody claims from lanes of this sink until the transaction ends.';
+comment on function :"schema".lane_lock(text) is 'Internal: the lock of the lanes of a sink.';
+
+-- Internal: called by redrive_letters and replay_batch, before they look at what is leased. Waits for claims under way. The
+-- locks are taken in their own order, so that two callers never wait for each other in a circle.
+create or replace function :"schema".hold_lane_fronts(sinks text[])
+    returns void
+    language plpgsql volatile
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+declare
+    v_lock text;
+begin
+    for v_lock in select distinct lane_lock(s.sink) from unnest(sinks) s (sink) order by 1 loop
+        execute format('lock table %I in exclusive mode', v_lock);
+    end loop;
+end
+$$;
+comment on function :"schema".hold_lane_fronts(text[]) is
+    'Internal: nobody claims from lanes of these sinks until the transaction ends.';
 
 -- Internal: called by claim. False: somebody puts messages in front of lanes.
 create or replace function :"schema".lane_fronts_are_free(sink text)
     returns boolean
-    language sql volatile
+    language plpgsql volatile
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select pg_try_advisory_xact_lock_shared(hashtextextended('postrider/lanes/' || schema_name() || '/' || sink, 0))
+begin
+    execute format('lock table %I in row share mode nowait', lane_lock(sink));
+    return true;
+exception when lock_not_available then
+    return false;
+end
 $$;
 comment on function :"schema".lane_fronts_are_free(text) is
     'Internal: true, and so until the transaction ends, if nobody puts messages in front of lanes of this sink.';

@@ -2,7 +2,7 @@
 -- instead of many attempts.
 
 -- Writes one row for each sink, with the attempts since the last sample, and deletes at most `batch_size` samples past
--- setting.sample_retention. Any number of relays may call it: an advisory lock lets one in, and it does nothing unless the
+-- setting.sample_retention. Any number of relays may call it: lock_measure lets one in, and it does nothing unless the
 -- last sample is old enough. Returns whether it wrote.
 --   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
 --   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
@@ -31,7 +31,7 @@ begin
         raise exception 'batch_size must be at least 1' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
-    if not pg_try_advisory_xact_lock(hashtextextended('postrider/measure/' || schema_name(), 0)) then
+    if not try_lock('measure') then
         return false;
     end if;
     select * into v_setting from setting;

@@ -5,8 +5,8 @@
 -- are filled, one of the far future stops nothing, and a changed width goes on without a gap. Returns how many pairs are
 -- new. A range that already has rows in the default partition is left to it.
 -- Locks: ATTACH takes SHARE UPDATE EXCLUSIVE on the parent, which blocks neither producers nor relays, and ACCESS
--- EXCLUSIVE on the (empty) default partition, for which it waits setting.prune_lock_wait at most. An advisory lock lets
--- one caller in; others return 0.
+-- EXCLUSIVE on the (empty) default partition, for which it waits setting.prune_lock_wait at most. lock_partitions lets one
+-- caller in; others return 0.
 create or replace function :"schema".make_partitions(ahead integer default null)
     returns integer
     language plpgsql security definer
@@ -29,7 +29,7 @@ begin
     if make_partitions.ahead not between 0 and 1000 then
         raise exception 'ahead must be between 0 and 1000' using errcode = '22023';
     end if;
-    if not pg_try_advisory_xact_lock(hashtextextended('postrider/partitions/' || schema_name(), 0)) then
+    if not try_lock('partitions') then
         return 0;
     end if;
     v_width := extract(epoch from v_setting.partition_width)::bigint;
@@ -91,7 +91,7 @@ comment on function :"schema".partition_bounds() is 'Internal: partitions of mes
 -- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
 -- partitions row by row (rest_deleted: messages and attempts), and dedupe keys older than their window whose message has
 -- ended. A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default
--- setting.retention.
+-- setting.retention. Caller: an operator; a relay calls prune_at_retention.
 -- Locks: ACCESS EXCLUSIVE on both parents for the drop, parents before children like every query. If that cannot be
 -- had within setting.prune_lock_wait, pruning stops there and says how far it got; the next run goes on.
 create or replace function :"schema".prune(older_than_seconds numeric default null, batch_size integer default 10000)
@@ -116,7 +116,7 @@ begin
     partitions_dropped := 0;
     rest_deleted := 0;
     dedupe_deleted := 0;
-    if not pg_try_advisory_xact_lock(hashtextextended('postrider/partitions/' || schema_name(), 0)) then
+    if not try_lock('partitions') then
         return next;
         return;
     end if;
@@ -171,6 +171,17 @@ end
 $$;
 comment on function :"schema".prune(numeric, integer) is
     'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
+
+-- The same at setting.retention, for who may not choose another: the keeper of a relay.
+create or replace function :"schema".prune_at_retention(batch_size integer default 10000)
+    returns table (partitions_dropped integer, rest_deleted integer, dedupe_deleted integer)
+    language sql volatile security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select * from prune(null, batch_size)
+$$;
+comment on function :"schema".prune_at_retention(integer) is
+    'Drops history older than the configured retention, and never anything undelivered. Returns what it removed.';
 
 -- Attempts in the default partition whose message is gone, older than `keep`, at most `batch_size`; how many went. Attempts
 -- of a message that is still there stay: it may be replayed, and its numbers go on.

@@ -1,5 +1,5 @@
 -- Deletes received events past their retention, one batch, and lets their lanes remember the numbers; forgets spans
--- that have not grown for long. Caller: the keeper, a scheduler, a consumer. Returns how many events went: call it again
+-- that have not grown for long. Caller: an operator; others call prune_inbox_at_retention. Returns how many events went: call it again
 -- while that is batch_size. older_than_seconds: default setting.inbox_retention.
 -- Transition: received -> remembered by number (with a lane and a UUIDv7), or forgotten.
 --   What is remembered of a lane is the exact set of its numbers, as spans: a gap is a number that never came. A number
@@ -7,7 +7,8 @@
 --   and this batch adds nothing to it. Of more than setting.inbox_lane_spans the lowest are forgotten. To forget is safe:
 --   a late duplicate would then be first again, a new event is never taken for one.
 -- Locks: consumers with a snapshot of their own are waited for, setting.prune_lock_wait at most (then 0: another time); the
---   rows that go; those that somebody holds are left for the next time. An advisory lock lets one caller in; others return 0. Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
+--   rows that go; those that somebody holds are left for the next time. lock_inbox lets one caller in; others return 0.
+-- Indexes: inbox_by_age, inbox_lane_pk, inbox_lane_by_age. READ COMMITTED only.
 create or replace function :"schema".prune_inbox(
     older_than_seconds  numeric default null,
     batch_size          integer default 10000
@@ -34,7 +35,7 @@ begin
         raise exception 'batch_size must be at least 1' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
-    if not pg_try_advisory_xact_lock(hashtextextended('postrider/inbox/' || schema_name(), 0)) then
+    if not try_lock('inbox') then
         return 0;
     end if;
     select * into v_setting from setting;
@@ -43,7 +44,7 @@ begin
     v_lock_timeout := current_setting('lock_timeout');
     perform set_config('lock_timeout', (extract(epoch from v_setting.prune_lock_wait) * 1000)::bigint::text, true);
     begin
-        perform pg_advisory_xact_lock(inbox_snapshots_key());
+        lock table lock_inbox_snapshots in exclusive mode;
     exception when lock_not_available then
         perform set_config('lock_timeout', v_lock_timeout, true);
         return 0;
@@ -144,12 +145,13 @@ $$;
 comment on function :"schema".prune_inbox(numeric, integer) is
     'Deletes one batch of received events past their retention; their lanes remember the numbers. Returns how many.';
 
--- Internal: the advisory lock that consumers with a snapshot of their own share, and that a prune holds alone.
-create or replace function :"schema".inbox_snapshots_key()
-    returns bigint
-    language sql stable
+-- The same at setting.inbox_retention, for who may not choose another: consumers, and the keeper of a relay.
+create or replace function :"schema".prune_inbox_at_retention(batch_size integer default 10000)
+    returns integer
+    language sql volatile security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select hashtextextended('postrider/inbox snapshots/' || schema_name(), 0)
+    select prune_inbox(null, batch_size)
 $$;
-comment on function :"schema".inbox_snapshots_key() is 'Internal: the lock between consumers with old snapshots and a prune.';
+comment on function :"schema".prune_inbox_at_retention(integer) is
+    'Deletes one batch of received events past the configured retention; their lanes remember the numbers. Returns how many.';

@@ -79,7 +79,7 @@ begin
     -- A snapshot from before a prune shows neither the rows that it deleted nor what their lanes remember. Locked, the
     -- setting tells: 40001 if there was a prune since, and none until this transaction ends.
     if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        perform pg_advisory_xact_lock_shared(inbox_snapshots_key());
+        lock table lock_inbox_snapshots in row share mode;
         perform from setting for share;
     end if;
     with written as (

@@ -88,7 +88,7 @@ declare
 begin
     perform refuse_stale_snapshot();
     -- Lock, then look: first the letters, then the lanes, whose leases are known once no claim is under way there.
-    perform hold_lane_fronts(s.sink)
+    perform hold_lane_fronts(array_agg(s.sink))
     from (
         select distinct l.sink
         from (
@@ -99,7 +99,6 @@ begin
             select l.sink, l.lane from dead_letter l where l.message_id = i.id and l.sink = i.sink offset 0 for update
         ) l
         where l.lane is not null
-        order by l.sink
     ) s;
     v_now := clock_timestamp();
     -- By place: letters are locked, and nobody else touches a parked head.

@@ -73,7 +73,7 @@ begin
     end if;
     perform refuse_stale_snapshot();
     -- Any of them may have a lane.
-    perform hold_lane_fronts(replay_batch.sink);
+    perform hold_lane_fronts(array[replay_batch.sink]);
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
     with looked_at as materialized (
         select m.id, m.priority, m.content_bytes + coalesce(octet_length(m.headers::text), 0) as size_bytes, m.sequence_id,

@@ -229,13 +229,41 @@ create unlogged table :"schema".sleeper (
 );
 comment on table :"schema".sleeper is 'Relays that wait for a NOTIFY, each until the time it wakes by itself.';
 
--- Claims whose worker no longer waits for the answer: one that arrives late is refused. Unlogged: a crash ends them too.
+-- Claims whose worker no longer waits for the answer: one that arrives late is refused. A claim under way writes its token,
+-- too, and takes it back before it commits: so an abandon waits for it. Unlogged: a crash ends both.
 create unlogged table :"schema".abandoned_claim (
     lease_token   uuid        not null,
     abandoned_at  timestamptz not null,
     constraint abandoned_claim_pk primary key (lease_token)
 );
 comment on table :"schema".abandoned_claim is 'Tokens of claims that were given up: nothing is leased under them any more.';
+
+-- Locks of the outbox's own: empty tables, locked and never written to (see ../functions/locks.sql).
+create table :"schema".lock_partitions ();
+create table :"schema".lock_measure ();
+create table :"schema".lock_inbox ();
+create table :"schema".lock_inbox_snapshots ();
+create table :"schema".lock_lanes_0 ();
+create table :"schema".lock_lanes_1 ();
+create table :"schema".lock_lanes_2 ();
+create table :"schema".lock_lanes_3 ();
+create table :"schema".lock_lanes_4 ();
+create table :"schema".lock_lanes_5 ();
+create table :"schema".lock_lanes_6 ();
+create table :"schema".lock_lanes_7 ();
+create table :"schema".lock_lanes_8 ();
+create table :"schema".lock_lanes_9 ();
+create table :"schema".lock_lanes_10 ();
+create table :"schema".lock_lanes_11 ();
+create table :"schema".lock_lanes_12 ();
+create table :"schema".lock_lanes_13 ();
+create table :"schema".lock_lanes_14 ();
+create table :"schema".lock_lanes_15 ();
+comment on table :"schema".lock_partitions is 'Empty. Its lock: who makes or drops partitions.';
+comment on table :"schema".lock_measure is 'Empty. Its lock: who takes a sample.';
+comment on table :"schema".lock_inbox is 'Empty. Its lock: who prunes the inbox.';
+comment on table :"schema".lock_inbox_snapshots is 'Empty. Its lock: consumers with a snapshot of their own, or a prune of the inbox.';
+comment on table :"schema".lock_lanes_0 is 'Empty. Its lock, like those of its fifteen neighbours: claims from lanes, or who adds to their front.';
 
 -- Guards.
 
