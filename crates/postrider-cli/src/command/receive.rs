@@ -2,7 +2,9 @@
 //! database's own outbox, so that `postrider run` carries them on. The address, the token and the limits are settled
 //! here; the requests are answered in `receive/server.rs`. It delivers nothing.
 
+mod answer;
 mod batch;
+mod event;
 mod server;
 
 use std::net::SocketAddr;

@@ -1,5 +1,8 @@
 //! `postrider receive`: real servers, a real HTTP client, both stores. An event is accepted once, whatever is sent again,
-//! by whom, and whoever is killed in between; what is wrong is said, and harms nobody else.
+//! by whom, and whoever is killed in between; what is wrong is said, and harms nobody else. What a sender can make the server
+//! spend is in `receive/bounds.rs`.
+
+mod bounds;
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;

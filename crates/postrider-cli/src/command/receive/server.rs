@@ -1,6 +1,6 @@
-//! Answers the requests of `postrider receive`. Every answer is JSON. A batch is one transaction of the store; only if
-//! the store refuses something in it is it halved until the bad event stands alone, so that it harms no other. What is not
-//! known to be committed is never called accepted.
+//! Answers the requests of `postrider receive`. Every answer is JSON. A batch is read off the async workers, and is one
+//! transaction of the store; only if the store refuses something in it is it halved until the bad event stands alone, so
+//! that it harms no other. What is not known to be committed is never called accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +16,14 @@ use axum::routing::{get, post};
 use postrider::{Error, Event, MAX_BATCH_MESSAGES, Message, Store};
 use serde::Serialize;
 use subtle::ConstantTimeEq as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::{debug, warn};
 
-use super::batch::{self, Answer, Arrival, Rejection, Status};
+use super::answer::{Answer, Rejection, Status, cut};
+use super::batch::{self, Arrival, Unreadable};
 use crate::{humane, output};
 
 /// The path that the edge's forwarders know.
@@ -29,6 +31,8 @@ const BATCH_PATH: &str = "/api/v1/edge/batch";
 
 /// Requests whose bodies are in memory at once; the next is asked to come again.
 const MAX_REQUESTS: usize = 16;
+/// Batches that are taken apart at once: it is work for a processor, and others need theirs.
+const MAX_PARSING: usize = 2;
 /// How long a sender may take for one body.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the store may take for one batch. A batch that was given up is rolled back, or comes again as duplicates.
@@ -54,7 +58,8 @@ pub(super) struct Server {
     store: Arc<dyn Store>,
     token: Option<Token>,
     max_body: usize,
-    room: Semaphore,
+    room: Arc<Semaphore>,
+    parsing: Arc<Semaphore>,
     accepted: AtomicU64,
     duplicates: AtomicU64,
     rejected: AtomicU64,
@@ -66,7 +71,8 @@ impl Server {
             store,
             token,
             max_body,
-            room: Semaphore::new(MAX_REQUESTS),
+            room: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            parsing: Arc::new(Semaphore::new(MAX_PARSING)),
             accepted: AtomicU64::new(0),
             duplicates: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -124,26 +130,25 @@ async fn receive(State(server): State<Arc<Server>>, request: Request) -> Respons
     if let Err(words) = check_type(request.headers()) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words);
     }
-    let Ok(_place) = server.room.try_acquire() else { return away("too many requests at once") };
-    let body = match timeout(READ_TIMEOUT, Bytes::from_request(request, &())).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let words = format!("the batch is larger than {} bytes: send fewer events", server.max_body);
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", words);
-        }
-        Ok(Err(rejection)) => {
-            let words = format!("the body cannot be read: {}", rejection.body_text());
-            return refuse(StatusCode::BAD_REQUEST, "unreadable_body", words);
-        }
-        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not come in time"),
+    let Ok(place) = Arc::clone(&server.room).try_acquire_owned() else { return away("too many requests at once") };
+    let body = match body(request, server.max_body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
     };
-    let arrivals = match batch::read(&body) {
-        Ok(arrivals) if arrivals.len() > MAX_BATCH_MESSAGES => {
-            let words = format!("{} events are too many: send at most {MAX_BATCH_MESSAGES}", arrivals.len());
+    let Some((read, _place)) = parse(&server, body, place).await else {
+        return refuse(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the batch could not be read: see the server's log",
+        );
+    };
+    let arrivals = match read {
+        Ok(arrivals) => arrivals,
+        Err(Unreadable::TooManyEvents) => {
+            let words = format!("a batch holds at most {MAX_BATCH_MESSAGES} events: send fewer at once");
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_many_events", words);
         }
-        Ok(arrivals) => arrivals,
-        Err(words) => return refuse(StatusCode::BAD_REQUEST, "invalid_json", words),
+        Err(Unreadable::NoBatch(words)) => return refuse(StatusCode::BAD_REQUEST, "invalid_json", words),
     };
     match take(&*server.store, arrivals).await {
         Some(answers) => {
@@ -153,6 +158,39 @@ async fn receive(State(server): State<Arc<Server>>, request: Request) -> Respons
         }
         None => away("the database does not answer: nothing of this batch is known to be stored"),
     }
+}
+
+/// The whole body, unpacked; or the answer to one that is too large, too slow or broken.
+async fn body(request: Request, max_body: usize) -> Result<Bytes, Response> {
+    match timeout(READ_TIMEOUT, Bytes::from_request(request, &())).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let words = format!("the batch is larger than {max_body} bytes: send fewer events");
+            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", words))
+        }
+        Ok(Err(rejection)) => {
+            let words = cut(&format!("the body cannot be read: {}", rejection.body_text()));
+            Err(refuse(StatusCode::BAD_REQUEST, "unreadable_body", words))
+        }
+        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not come in time")),
+    }
+}
+
+/// Takes a body apart on a thread of its own. The request's place goes with it: a sender that hangs up does not make room
+/// for another while its body is still here. `None`: it panicked, which is in the log.
+async fn parse(
+    server: &Server,
+    body: Bytes,
+    place: OwnedSemaphorePermit,
+) -> Option<(Result<Vec<Arrival>, Unreadable>, OwnedSemaphorePermit)> {
+    // It is never closed.
+    let turn = Arc::clone(&server.parsing).acquire_owned().await.ok()?;
+    let parsed = spawn_blocking(move || {
+        let read = batch::read(&body);
+        drop((body, turn));
+        (read, place)
+    });
+    parsed.await.ok()
 }
 
 /// What kind of body this is, by what the sender says.
@@ -171,8 +209,11 @@ fn check_type(headers: &HeaderMap) -> Result<(), &'static str> {
 
 /// Stores what keeps the rules. `None`: the store is away, and the sender should send all of it again.
 async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> {
-    let good: Vec<(Event, Message)> =
-        arrivals.iter().filter_map(|arrival| arrival.content.as_ref().ok().cloned()).collect();
+    let mut good: Vec<(Event, Message)> = Vec::new();
+    let mut verdicts = Vec::with_capacity(arrivals.len());
+    for Arrival { event_id, content } in arrivals {
+        verdicts.push((event_id, content.map(|content| good.push(content))));
+    }
     let mut outcomes = match forward(store, &good).await {
         Ok(first) => first.into_iter().map(|first| Ok(status(first))).collect(),
         // Something in it breaks a rule that only the store knows, such as JSON that is nested too deeply for it.
@@ -180,15 +221,12 @@ async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> 
         Err(_) => return None,
     }
     .into_iter();
-    let answers = arrivals
+    let answers = verdicts
         .into_iter()
-        .map(|Arrival { event_id, content }| match content {
-            Err(why) => Answer::rejected(event_id, why),
-            Ok(_) => match outcomes.next() {
-                Some(Ok(status)) => Answer::plain(event_id, status),
-                Some(Err(why)) => Answer::rejected(event_id, why),
-                None => Answer::plain(event_id, Status::Retry),
-            },
+        .map(|(event_id, verdict)| match verdict.map(|()| outcomes.next()) {
+            Err(why) | Ok(Some(Err(why))) => Answer::rejected(event_id, why),
+            Ok(Some(Ok(status))) => Answer::plain(event_id, status),
+            Ok(None) => Answer::plain(event_id, Status::Retry),
         })
         .collect();
     Some(answers)
@@ -208,7 +246,7 @@ async fn in_halves(store: &dyn Store, good: &[(Event, Message)]) -> Vec<Result<S
         match forward(store, part).await {
             Ok(first) => outcomes.extend(first.into_iter().map(|first| Ok(status(first)))),
             Err(Some(Error::Refused { message, .. })) if part.len() == 1 => {
-                outcomes.push(Err(Rejection::by_the_store(message)));
+                outcomes.push(Err(Rejection::by_the_store(&message)));
             }
             Err(Some(Error::Refused { .. })) => {
                 let (left, right) = part.split_at(part.len() / 2);
