@@ -150,6 +150,7 @@ on_both_stores! {
     a_receiver_that_joins_in_the_middle_takes_lower_numbers
     lanes_belong_to_their_source_and_tenant
     a_sender_that_counts_anew_loses_nothing
+    an_id_from_the_future_is_not_remembered
     what_a_lane_remembers_is_bounded
     nothing_new_is_ever_taken_for_a_duplicate
 }
@@ -312,6 +313,42 @@ async fn a_sender_that_counts_anew_loses_nothing(site: Site) {
     assert_eq!(site.receive(&more).await, [true, true]);
     site.prune().await;
     assert_eq!(site.receive(&more).await, [false, false], "the lane remembers again");
+}
+
+/// An id that was made so many milliseconds from now, or tells so.
+fn id_in(ms: i64) -> Uuid {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let made = u128::try_from(i128::try_from(now).unwrap() + i128::from(ms)).unwrap();
+    let [random, version] = [Uuid::new_v4().as_u128() >> 66, 0x7000_8000_0000_0000_0000];
+    Uuid::from_u128((made << 80) | version | random)
+}
+
+/// Senders choose the ids. One that lies ahead of the database's clock tells no time: it neither makes genuine events of its
+/// lane look old nor makes the lane forget them.
+async fn an_id_from_the_future_is_not_remembered(site: Site) {
+    const MINUTE: i64 = 60_000;
+    const CENTURY: i64 = 100 * 365 * 24 * 60 * MINUTE;
+    let numbered = |id: Uuid, n: i64| Event::new(id).tenant(TENANT).source("site-7").lane("orders", n);
+    let last = Uuid::from_u128(u128::MAX & !(0xf << 76) | (7 << 76));
+    for forged in [id_in(6 * MINUTE), id_in(CENTURY), last] {
+        let forged = [numbered(forged, 1)];
+        assert_eq!(site.receive(&forged).await, [true]);
+        assert_eq!(site.receive(&forged).await, [false], "its row decides while it is there");
+        site.prune().await;
+        assert_eq!(site.count("inbox_lane").await, 0, "{forged:?}");
+    }
+    let genuine = lane(3);
+    assert_eq!(site.receive(&genuine).await, [true; 3]);
+    site.prune().await;
+    assert!(site.is_first(numbered(id_in(CENTURY), 2)).await);
+    site.prune().await;
+    assert_eq!(site.receive(&genuine).await, [false; 3], "the lane remembers what it did");
+
+    // A clock that goes a little fast is still a clock.
+    let fast = numbered(id_in(4 * MINUTE), 4);
+    assert!(site.is_first(fast.clone()).await);
+    site.prune().await;
+    assert!(!site.is_first(fast).await);
 }
 
 /// Of too many gaps the lowest are forgotten, and lanes that are silent for long: then a duplicate is new again.

@@ -1,7 +1,8 @@
 -- Thousands of events in one call, in the consumer's transaction: arrays in, one row per input out, in input order.
 -- Caller: consumers, `postrider receive`, and receive (a batch of one).
 -- Transition: unknown -> received. An event is known by (tenant_id, event_id) while its row is there; after that by its
---   number, if it has a lane and its id is a UUIDv7 (see prune_inbox). An event named twice in one call is first once.
+--   number, if it has a lane and its id is a UUIDv7 (see prune_inbox). The number of an id that lies further ahead of this
+--   clock than setting.inbox_clock_skew is not kept. An event named twice in one call is first once.
 -- Locks: keys in key order, so that two calls never wait for each other in a circle. An event that another transaction
 --   has just received is waited for: false if that one commits, true if it rolls back.
 -- Indexes: inbox_pk, inbox_lane_pk. Zero rows out: zero inputs. Under REPEATABLE READ and SERIALIZABLE: 40001 if an event of
@@ -28,6 +29,7 @@ as $$
 declare
     v_count          constant integer := coalesce(cardinality(receive_many.event_id), 0);
     v_bad            record;
+    v_too_new        uuid;
     v_rows           tid[];
     v_events         uuid[];
     v_tenants        bytea[];
@@ -82,12 +84,18 @@ begin
         lock table lock_inbox_snapshots in row share mode;
         perform from setting for share;
     end if;
+    -- Senders choose the ids. What a lane remembers is as new as its newest id, so one from the year 2100 would make the
+    -- lane take everything that is made until then for old.
+    if receive_many.lane is not null then
+        select message_id_floor(clock_timestamp() + s.inbox_clock_skew) into v_too_new from setting s;
+    end if;
     with written as (
         insert into inbox (event_id, received_at, sequence_id, tenant, source, lane)
         select distinct on (i.event_id, i.tenant) i.event_id, now(), i.sequence_id, i.tenant, i.source, i.lane
         from (
-            select e.event_id, coalesce(uuid_send(e.tenant_id), '') as tenant, coalesce(e.source, '') as source, e.lane,
-                   e.sequence_id, e.ordinal
+            select e.event_id, coalesce(uuid_send(e.tenant_id), '') as tenant, coalesce(e.source, '') as source,
+                   case when e.event_id < v_too_new then e.lane end as lane,
+                   case when e.event_id < v_too_new then e.sequence_id end as sequence_id, e.ordinal
             from unnest(receive_many.event_id, receive_many.tenant_id, receive_many.source, receive_many.lane,
                         receive_many.sequence_id)
                  with ordinality as e (event_id, tenant_id, source, lane, sequence_id, ordinal)

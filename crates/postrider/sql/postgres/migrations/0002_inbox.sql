@@ -6,8 +6,10 @@ alter table :"schema".setting
     add column inbox_retention       interval not null default '7 days',
     add column inbox_lane_retention  interval not null default '90 days',
     add column inbox_lane_spans      integer  not null default 100,
+    add column inbox_clock_skew      interval not null default '5 minutes',
     add column inbox_pruned_at       timestamptz,
     add constraint setting_inbox_durations_are_positive check (inbox_retention > '0' and inbox_lane_retention > '0'),
+    add constraint setting_inbox_clock_skew_is_not_negative check (inbox_clock_skew >= '0'),
     add constraint setting_inbox_lane_spans_is_bounded check (inbox_lane_spans between 1 and 10000);
 
 -- One event that was received. The tenant is the 16 bytes of its id, and empty if there is none: null would never

@@ -8,6 +8,8 @@ alter table outbox_setting add column inbox_lane_retention_seconds integer not n
     constraint setting_inbox_lane_retention_is_positive check (inbox_lane_retention_seconds > 0);
 alter table outbox_setting add column inbox_lane_spans integer not null default 100
     constraint setting_inbox_lane_spans_is_bounded check (inbox_lane_spans between 1 and 10000);
+alter table outbox_setting add column inbox_clock_skew_seconds integer not null default 300
+    constraint setting_inbox_clock_skew_is_not_negative check (inbox_clock_skew_seconds >= 0);
 
 -- One event that was received. A tenant is 16 bytes, none is no bytes: null would never equal null.
 create table outbox_inbox (
