@@ -7,6 +7,7 @@ mod fault;
 mod fit;
 pub(crate) mod layers;
 pub(crate) mod print;
+pub(crate) mod receive;
 mod redact;
 mod sections;
 mod sink;
@@ -28,6 +29,7 @@ pub(crate) use self::sections::{DatabaseConfig, LogConfig};
 pub(crate) use self::sink::SinkConfig;
 
 use self::admin::AdminSection;
+use self::receive::ReceiveSection;
 use self::sections::{RelayConfig, RouteConfig, SchemaFiles};
 use crate::failure::Result;
 
@@ -41,6 +43,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) databases: BTreeMap<String, DatabaseConfig>,
     admin: AdminSection,
+    pub(crate) receive: ReceiveSection,
     pub(crate) log: LogConfig,
     /// By name.
     #[serde(default)]

@@ -78,6 +78,7 @@ fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> 
     found(databases.map(drop));
     found(Logs::prepare(&config.log, "info").map(drop));
     found(config.admin(layers).map(drop));
+    found(config.receive.read().map(drop));
     let mut maker = Maker::default();
     for (name, sink) in &config.sinks {
         found(sink.kind(name).and_then(|kind| maker.make(name, kind)).map(drop));

@@ -1,10 +1,11 @@
 //! `postrider receive`: takes batches of events over HTTP, tells those that come again, and enqueues the rest in this
-//! database's own outbox, so that `postrider run` carries them on. The address, the token and the limits are settled
+//! database's own outbox, so that `postrider run` carries them on. The address, the senders and the limits are settled
 //! here; the requests are answered in `receive/server.rs`. It delivers nothing.
 
 mod answer;
 mod batch;
 mod event;
+mod sender;
 mod server;
 
 use std::net::SocketAddr;
@@ -15,7 +16,8 @@ use postrider::Store;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-use self::server::{Server, Token};
+use self::sender::Senders;
+use self::server::Server;
 use crate::config::Flags;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
@@ -24,8 +26,6 @@ use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Address, Missing};
 use crate::{humane, output};
-
-const TOKEN_VARIABLE: &str = "POSTRIDER_RECEIVE_TOKEN";
 
 /// How long requests that are on their way may take after a signal.
 const GRACE: Duration = Duration::from_secs(25);
@@ -39,8 +39,10 @@ each event: accepted, duplicate, rejected or retry. An accepted event is in this
 database's outbox, once; `postrider run` delivers it. GET /healthz asks whether
 the database answers. See docs/inbox.md.
 
-POSTRIDER_RECEIVE_TOKEN: what senders must give as `Authorization: Bearer ...`.
-Without it only this machine is listened to. Encryption is a proxy's work.
+POSTRIDER_RECEIVE_TOKEN: what a trusted sender must give as `Authorization:
+Bearer ...`. Several senders have tokens of their own in [receive] of the
+configuration, with the sources and tenants that each may speak for. Without any
+token only this machine is listened to. Encryption is a proxy's work.
 
 SIGINT or SIGTERM: no new requests, those on their way finish; exit code 0. A
 second signal ends at once (130 or 143), and no event is half done.
@@ -70,7 +72,7 @@ pub(crate) struct Prepared {
     address: Address,
     listen: SocketAddr,
     max_body: usize,
-    token: Option<Token>,
+    senders: Senders,
     logs: Logs,
 }
 
@@ -80,37 +82,30 @@ impl Args {
         self.log.put(&mut flags);
         let layers = global.layers(flags)?;
         let logs = Logs::prepare(&layers.log()?, "info")?;
-        let token = token()?;
-        if token.is_none() && !self.listen.ip().is_loopback() {
+        let senders = Senders::new(layers.receive()?.read()?);
+        if !senders.need_a_token() && !self.listen.ip().is_loopback() {
             return Err(Failure::usage(format!(
                 "{} can be reached from other machines, and no token is set",
                 self.listen
             ))
-            .hint(format!("set {TOKEN_VARIABLE}, or listen on 127.0.0.1 behind a proxy that asks who calls")));
+            .hint(
+                "set POSTRIDER_RECEIVE_TOKEN, or tokens in [receive] of the configuration, or listen on 127.0.0.1 behind a \
+                 proxy that asks who calls",
+            ));
         }
         Ok(Prepared {
             address: global.one(&layers)?.address,
             listen: self.listen,
             max_body: self.max_body,
-            token,
+            senders,
             logs,
         })
     }
 }
 
-/// From the environment alone: an argument can be seen by everybody on the machine.
-fn token() -> Result<Option<Token>> {
-    let Some(token) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
-    match token.into_string() {
-        Ok(token) if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(Token(token))),
-        _ => Err(Failure::usage(format!("{TOKEN_VARIABLE} is empty, or holds what no HTTP header can"))
-            .hint("give it letters, digits and punctuation, or unset it")),
-    }
-}
-
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { address, listen, max_body, token, logs } = self;
+        let Self { address, listen, max_body, senders, logs } = self;
         let opened = address.open(Missing::Create).await?;
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Failure::new(ExitCode::Failure, format!("cannot listen on {listen}: {error}"))
@@ -125,11 +120,11 @@ impl Prepared {
         info!(
             store = output::printable(&opened.place),
             address = %listening,
-            token = if token.is_some() { "asked for" } else { "none" },
+            token = if senders.need_a_token() { "asked for" } else { "none" },
             "receiving"
         );
         tokio::spawn(prune(Arc::clone(&opened.store)));
-        let server = Arc::new(Server::new(opened.store, token, max_body));
+        let server = Arc::new(Server::new(opened.store, senders, max_body));
         let serving = crate::server::serve(listener, server::routes(Arc::clone(&server)), stop.token.clone());
         let grace = async {
             stop.token.cancelled().await;

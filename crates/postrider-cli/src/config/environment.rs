@@ -19,6 +19,7 @@ const DATABASE_URL: &str = "DATABASE_URL";
 const CLOUD_INGESTION_URL: &str = "CLOUD_INGESTION_URL";
 const ADMIN_ENABLED: &str = "INTERNAL_ADMIN_ENABLED";
 const ADMIN_TOKEN: &str = "POSTRIDER_ADMIN_TOKEN";
+const RECEIVE_TOKEN: &str = "POSTRIDER_RECEIVE_TOKEN";
 const INSTANCE_ID: &str = "INSTANCE_ID";
 const HOSTNAME: &str = "HOSTNAME";
 const LOG_FILTER: &str = "RUST_LOG";
@@ -109,8 +110,17 @@ impl Environment {
 
     /// Takes out what is ours.
     pub(crate) fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self> {
-        let known =
-            [CONFIG, DATABASE_URL, CLOUD_INGESTION_URL, ADMIN_ENABLED, ADMIN_TOKEN, INSTANCE_ID, HOSTNAME, LOG_FILTER];
+        let known = [
+            CONFIG,
+            DATABASE_URL,
+            CLOUD_INGESTION_URL,
+            ADMIN_ENABLED,
+            ADMIN_TOKEN,
+            RECEIVE_TOKEN,
+            INSTANCE_ID,
+            HOSTNAME,
+            LOG_FILTER,
+        ];
         let ours = |name: &str| {
             name.starts_with(NESTED) || known.contains(&name) || NUMBERS.iter().any(|number| number.name == name)
         };
@@ -178,6 +188,9 @@ impl Environment {
         {
             layers.extend(self.said(name).map(|value| Layer::one(format!("variable {name}"), &path, value)));
         }
+        // Set to nothing it is an error, not a receiver that asks nobody.
+        let token = self.get(RECEIVE_TOKEN).map(|token| (format!("variable {RECEIVE_TOKEN}"), token));
+        layers.extend(token.map(|(source, token)| Layer::one(source, &["receive", "token"], token)));
         Ok(layers)
     }
 

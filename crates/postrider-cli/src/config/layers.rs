@@ -10,6 +10,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::de::DeserializeOwned;
 
 use super::environment::{self, Environment};
+use super::receive::ReceiveSection;
 use super::{Config, DatabaseConfig, LogConfig, fault, fit};
 use crate::failure::{Failure, Result};
 
@@ -184,6 +185,11 @@ impl Layers {
     /// The log alone.
     pub(crate) fn log(&self) -> Result<LogConfig> {
         self.extract(Some("log"))
+    }
+
+    /// Who may send to `postrider receive`, alone.
+    pub(crate) fn receive(&self) -> Result<ReceiveSection> {
+        self.extract(Some("receive"))
     }
 
     /// As text that is parsed: a variable of the environment is text, and is to be a number where one is needed.

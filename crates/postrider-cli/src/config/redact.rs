@@ -49,7 +49,7 @@ pub(crate) fn shown(values: &Dict) -> Dict {
                     _ => value.clone(),
                 })
             }),
-            "admin" => each(value, &admin),
+            "admin" | "receive" => each(value, &tokens),
             "sinks" => each(value, &|_, sink| each(sink, &kind)),
             _ => value.clone(),
         };
@@ -81,7 +81,7 @@ fn each(value: &Value, change: &dyn Fn(&str, &Value) -> Value) -> Value {
     }
 }
 
-fn admin(key: &str, value: &Value) -> Value {
+fn tokens(key: &str, value: &Value) -> Value {
     match (key, value) {
         ("tokens", Value::Array(tag, tokens)) => {
             let token =

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::admin::{AdminSection, TokenSection};
 use super::layers::{DEFAULTS, Layer, find, read_toml};
+use super::receive::{ReceiveSection, SenderSection};
 use super::sections::{DatabaseConfig, LogConfig, RelayConfig, RouteConfig};
 use super::sink::{BreakerConfig, CodesConfig, RetryConfig, SinkConfig, Stdout};
 use super::*;
@@ -98,6 +99,7 @@ fn every_key_is_in_the_defaults_and_every_key_there_is_known() {
         (&["sink_defaults", "breaker"], known::<BreakerConfig>()),
         (&["sink_defaults", "codes"], known::<CodesConfig>()),
         (&["admin"], known::<AdminSection>()),
+        (&["receive"], known::<ReceiveSection>()),
         (&["log"], known::<LogConfig>()),
         (&["databases", "shop"], known::<DatabaseConfig>()),
         (&["sinks", "lines"], sink("stdout")),
@@ -121,7 +123,11 @@ fn every_key_is_in_the_defaults_and_every_key_there_is_known() {
         let written: BTreeSet<String> = table.into_iter().flat_map(Dict::keys).cloned().collect();
         assert_eq!(written, known, "{path:?}");
     }
-    for (list, known) in [(&["routes"][..], known::<RouteConfig>()), (&["admin", "tokens"], known::<TokenSection>())] {
+    for (list, known) in [
+        (&["routes"][..], known::<RouteConfig>()),
+        (&["admin", "tokens"], known::<TokenSection>()),
+        (&["receive", "tokens"], known::<SenderSection>()),
+    ] {
         let Some(Value::Array(_, items)) = find(&values, list) else { panic!("{list:?}") };
         let written: BTreeSet<String> = items.iter().filter_map(Value::as_dict).flat_map(Dict::keys).cloned().collect();
         assert_eq!(written, known, "{list:?}");
@@ -297,6 +303,9 @@ fn no_value_is_repeated() {
         "[admin]\ntokens = [\"hunter2\"]\n",
         "[admin]\ntokens = \"hunter2\"\n",
         "[admin]\nenabled = \"hunter2\"\n",
+        "[receive]\ntokens = [\"hunter2\"]\n",
+        "[receive]\ntokens = [{ name = \"a\", token = \"hunter2\", sources = [], tenants = [\"hunter2\"] }]\n",
+        "[receive]\nheaders = [\"hunter2*x\"]\n",
         "[databases]\nshop = \"postgres://a:hunter2@h/x\"\n",
         "[databases.shop]\nurl = { envv = \"hunter2\" }\n",
         "sinks = \"hunter2\"\n",

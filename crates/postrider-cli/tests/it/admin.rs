@@ -7,6 +7,6 @@ mod health;
 mod operate;
 mod schema;
 mod secrets;
-mod server;
+pub(crate) mod server;
 mod sync;
 mod views;

@@ -1,8 +1,9 @@
 //! `postrider receive`: real servers, a real HTTP client, both stores. An event is accepted once, whatever is sent again,
 //! by whom, and whoever is killed in between; what is wrong is said, and harms nobody else. What a sender can make the server
-//! spend is in `receive/bounds.rs`.
+//! spend is in `receive/bounds.rs`, what it can do to others in `receive/senders.rs`.
 
 mod bounds;
+mod senders;
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -108,7 +109,7 @@ fn event(n: usize) -> Value {
     json!({
         "event_id": Uuid::now_v7(), "tenant_id": "6f1c8b0e-0000-4000-8000-000000000001", "event_type": "meter.read",
         "occurred_at": "2026-01-31T08:00:00Z", "payload": {"n": n}, "lane": "site-7/meter", "sequence_id": n,
-        "source": "site-7", "headers": {"trace": "abc"},
+        "source": "site-7", "headers": {"traceparent": "abc"},
     })
 }
 
@@ -164,7 +165,7 @@ async fn a_batch_is_accepted_once() {
         }
         assert!(first["occurred_at"].as_str().unwrap().starts_with("2026-01-31T08:00:00"), "{first}");
         let headers = &first["headers"];
-        assert_eq!((&headers["trace"], &headers["origin-source"]), (&json!("abc"), &json!("site-7")));
+        assert_eq!((&headers["traceparent"], &headers["origin-source"]), (&json!("abc"), &json!("site-7")));
         assert_eq!(headers["origin-sequence-id"], "1");
         assert!(receiver.stop().contains("stopped: accepted 50, duplicates 100, rejected 0"));
     }
@@ -347,7 +348,7 @@ async fn a_token_is_asked_for() {
 #[tokio::test]
 async fn other_machines_need_a_token() {
     let [_, outbox] = outboxes().await;
-    for (token, words) in [(None, "no token is set"), (Some(""), "POSTRIDER_RECEIVE_TOKEN is empty")] {
+    for (token, words) in [(None, "no token is set"), (Some(""), "it is empty"), (Some("a b"), "no HTTP header can")] {
         let mut open = command(&["receive", "--listen", "0.0.0.0:0"]);
         open.env("DATABASE_URL", &outbox.url).env_remove("POSTRIDER_RECEIVE_TOKEN");
         if let Some(token) = token {

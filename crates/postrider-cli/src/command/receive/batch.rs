@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{Rejection, cut};
 use super::event;
+use super::sender::Rules;
 
 /// An event that keeps every rule, or what is wrong with it.
 pub(super) struct Arrival {
@@ -26,8 +27,8 @@ pub(super) enum Unreadable {
 }
 
 /// Reads `{"events": [...]}`. Other fields of the batch are ignored.
-pub(super) fn read(body: &[u8]) -> Result<Vec<Arrival>, Unreadable> {
-    let mut batch = Batch { arrivals: None, too_many: false };
+pub(super) fn read(body: &[u8], rules: &Rules) -> Result<Vec<Arrival>, Unreadable> {
+    let mut batch = Batch { rules, arrivals: None, too_many: false };
     let mut json = serde_json::Deserializer::from_slice(body);
     let read = json.deserialize_map(&mut batch).and_then(|()| json.end());
     match (read, batch.arrivals) {
@@ -42,12 +43,13 @@ fn no_batch(why: &str) -> Unreadable {
     Unreadable::NoBatch(cut(&format!("the body must be {{\"events\": [...]}}: {why}")))
 }
 
-struct Batch {
+struct Batch<'r> {
+    rules: &'r Rules,
     arrivals: Option<Vec<Arrival>>,
     too_many: bool,
 }
 
-impl<'de> Visitor<'de> for &mut Batch {
+impl<'de> Visitor<'de> for &mut Batch<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,9 +70,9 @@ impl<'de> Visitor<'de> for &mut Batch {
     }
 }
 
-struct Events<'b>(&'b mut Batch);
+struct Events<'b, 'r>(&'b mut Batch<'r>);
 
-impl<'de> DeserializeSeed<'de> for Events<'_> {
+impl<'de> DeserializeSeed<'de> for Events<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -78,7 +80,7 @@ impl<'de> DeserializeSeed<'de> for Events<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Events<'_> {
+impl<'de> Visitor<'de> for Events<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +94,7 @@ impl<'de> Visitor<'de> for Events<'_> {
                 self.0.too_many = true;
                 return Err(A::Error::custom("too many events"));
             }
-            arrivals.push(event::read(event));
+            arrivals.push(event::read(event, self.0.rules));
         }
         Ok(())
     }
@@ -101,6 +103,10 @@ impl<'de> Visitor<'de> for Events<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(body: &[u8]) -> Result<Vec<Arrival>, Unreadable> {
+        super::read(body, &Rules::none())
+    }
 
     #[test]
     fn what_is_no_batch_is_refused_as_a_whole() {

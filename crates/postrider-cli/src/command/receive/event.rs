@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::answer::{Rejection, repeatable};
 use super::batch::Arrival;
+use super::sender::Rules;
 
 /// What the sender called the event; the message has an id of its own. (Names that begin with `postrider-` are a sink's.)
 const EVENT_ID_HEADER: &str = "origin-event-id";
@@ -45,13 +46,13 @@ const MAX_FIELDS: usize = 100;
 /// All headers of one event.
 const MAX_HEADERS: usize = 100;
 
-pub(super) fn read(event: &RawValue) -> Arrival {
+pub(super) fn read(event: &RawValue, rules: &Rules) -> Arrival {
     let Ok(fields) = serde_json::from_str::<Fields<'_>>(event.get()) else {
         let words = format!("an event must be a JSON object of at most {MAX_FIELDS} fields");
         return Arrival { event_id: None, content: Err(Rejection::new("invalid_event", words)) };
     };
     let event_id = repeatable(fields.get::<String>("event_id", "text").ok().flatten());
-    Arrival { event_id, content: content(&fields) }
+    Arrival { event_id, content: content(&fields, rules) }
 }
 
 /// The known fields of an event.
@@ -142,7 +143,7 @@ impl<'de> Deserialize<'de> for Headers {
     }
 }
 
-fn content(fields: &Fields<'_>) -> Result<(Event, Message), Rejection> {
+fn content(fields: &Fields<'_>, rules: &Rules) -> Result<(Event, Message), Rejection> {
     let missing = |name: &str| Rejection::new(format!("invalid_{name}"), format!("{name} is missing"));
     let event_id: Uuid = fields.get("event_id", "a UUID")?.ok_or_else(|| missing("event_id"))?;
     let topic = fields.text("event_type")?.ok_or_else(|| missing("event_type"))?;
@@ -151,6 +152,7 @@ fn content(fields: &Fields<'_>) -> Result<(Event, Message), Rejection> {
     let sequence_id: Option<i64> = fields.get("sequence_id", "a number")?;
     let source = fields.text("source")?.filter(|source| !source.is_empty());
     let occurred_at = fields.time("occurred_at")?;
+    rules.sender.check(source.as_deref(), tenant_id)?;
 
     let mut event = Event::new(event_id);
     let mut message = match (fields.0.get("payload"), fields.text("body")?) {
@@ -166,7 +168,7 @@ fn content(fields: &Fields<'_>) -> Result<(Event, Message), Rejection> {
     if let Some(content_type) = fields.text("content_type")? {
         message = message.content_type(content_type);
     }
-    for (name, value) in fields.headers()? {
+    for (name, value) in fields.headers()?.into_iter().filter(|(name, _)| rules.headers.passes(name)) {
         message = message.header(name, value);
     }
     message = message.header(EVENT_ID_HEADER, event_id.to_string());
@@ -209,13 +211,13 @@ mod tests {
     const ID: &str = "0190163d-8694-739b-aea5-966c26f8ad91";
 
     fn rejection(event: &str) -> Option<String> {
-        read(serde_json::from_str(event).unwrap()).content.err().map(|why| why.code)
+        read(serde_json::from_str(event).unwrap(), &Rules::none()).content.err().map(|why| why.code)
     }
 
     #[test]
     fn every_rule_has_a_code() {
         let good = format!(r#""event_id": "{ID}", "event_type": "t", "payload": 1"#);
-        let many = |value: &str| (0..=100).map(|n| format!(r#""{n}": {value}, "#)).collect::<String>();
+        let many = |value: &str| (0..=100).fold(String::new(), |names, n| names + &format!(r#""{n}": {value}, "#));
         for (event, code) in [
             ("7".to_owned(), "invalid_event"),
             (format!("{{{}{good}}}", many("1")), "invalid_event"),

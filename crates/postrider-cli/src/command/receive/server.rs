@@ -15,7 +15,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use postrider::{Error, Event, MAX_BATCH_MESSAGES, Message, Store};
 use serde::Serialize;
-use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -24,6 +23,7 @@ use tracing::{debug, warn};
 
 use super::answer::{Answer, Rejection, Status, cut};
 use super::batch::{self, Arrival, Unreadable};
+use super::sender::{Rules, Senders};
 use crate::{humane, output};
 
 /// The path that the edge's forwarders know.
@@ -42,21 +42,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// When to come again.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// What senders must know. Not to be shown: no Debug.
-pub(super) struct Token(pub(super) String);
-
-impl Token {
-    /// Takes as long for a wrong token as for one that is nearly right.
-    fn opens(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (scheme, given) = given.split_once(' ').unwrap_or_default();
-        scheme.eq_ignore_ascii_case("bearer") && bool::from(given.trim().as_bytes().ct_eq(self.0.as_bytes()))
-    }
-}
-
 pub(super) struct Server {
     store: Arc<dyn Store>,
-    token: Option<Token>,
+    senders: Senders,
     max_body: usize,
     room: Arc<Semaphore>,
     parsing: Arc<Semaphore>,
@@ -66,10 +54,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(store: Arc<dyn Store>, token: Option<Token>, max_body: usize) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, senders: Senders, max_body: usize) -> Self {
         Self {
             store,
-            token,
+            senders,
             max_body,
             room: Arc::new(Semaphore::new(MAX_REQUESTS)),
             parsing: Arc::new(Semaphore::new(MAX_PARSING)),
@@ -121,12 +109,12 @@ async fn health(State(server): State<Arc<Server>>) -> Response {
 }
 
 async fn receive(State(server): State<Arc<Server>>, request: Request) -> Response {
-    if server.token.as_ref().is_some_and(|token| !token.opens(request.headers())) {
+    let Some(rules) = server.senders.rules_for(request.headers()) else {
         let mut answer =
             refuse(StatusCode::UNAUTHORIZED, "unauthorized", "give the token as Authorization: Bearer ...");
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
-    }
+    };
     if let Err(words) = check_type(request.headers()) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words);
     }
@@ -135,7 +123,7 @@ async fn receive(State(server): State<Arc<Server>>, request: Request) -> Respons
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    let Some((read, _place)) = parse(&server, body, place).await else {
+    let Some((read, _place)) = parse(&server, body, rules, place).await else {
         return refuse(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
@@ -181,12 +169,13 @@ async fn body(request: Request, max_body: usize) -> Result<Bytes, Response> {
 async fn parse(
     server: &Server,
     body: Bytes,
+    rules: Rules,
     place: OwnedSemaphorePermit,
 ) -> Option<(Result<Vec<Arrival>, Unreadable>, OwnedSemaphorePermit)> {
     // It is never closed.
     let turn = Arc::clone(&server.parsing).acquire_owned().await.ok()?;
     let parsed = spawn_blocking(move || {
-        let read = batch::read(&body);
+        let read = batch::read(&body, &rules);
         drop((body, turn));
         (read, place)
     });

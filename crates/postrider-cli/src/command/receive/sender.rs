@@ -1,0 +1,112 @@
+//! What a request may say, by who sends it: the sources and tenants that its token speaks for, and the headers that pass. A
+//! token is compared in constant time, and never shown or logged. What is configured is `config/receive.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::{HeaderMap, header};
+use subtle::ConstantTimeEq as _;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::answer::{Rejection, cut};
+use crate::config::receive::{Pattern, ReceiveConfig, Sender};
+use crate::output;
+
+/// Headers with these names are written here or by a sink: nobody else says where a message came from.
+const OURS: [&str; 2] = ["origin-", "postrider-"];
+
+/// Everybody who may send.
+pub(super) struct Senders {
+    /// None: nobody is asked for a token.
+    known: Vec<Arc<Sender>>,
+    anybody: Arc<Sender>,
+    headers: Arc<HeaderFilter>,
+}
+
+impl Senders {
+    pub(super) fn new(config: ReceiveConfig) -> Self {
+        let ReceiveConfig { senders, headers } = config;
+        Self {
+            known: senders.into_iter().map(Arc::new).collect(),
+            anybody: Arc::new(Sender::trusted("", String::new())),
+            headers: Arc::new(HeaderFilter { patterns: headers, has_dropped: AtomicBool::new(false) }),
+        }
+    }
+
+    pub(super) fn need_a_token(&self) -> bool {
+        !self.known.is_empty()
+    }
+
+    /// What holds for a request, by who sends it; `None` for a stranger.
+    pub(super) fn rules_for(&self, headers: &HeaderMap) -> Option<Rules> {
+        let sender = if self.need_a_token() { self.find(headers)? } else { &self.anybody };
+        Some(Rules { sender: Arc::clone(sender), headers: Arc::clone(&self.headers) })
+    }
+
+    /// Looks at all tokens, whichever it is, and takes as long for a wrong one as for one that is nearly right.
+    fn find(&self, headers: &HeaderMap) -> Option<&Arc<Sender>> {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (scheme, given) = given.split_once(' ').unwrap_or_default();
+        let is = |sender: &Sender| bool::from(given.trim().as_bytes().ct_eq(sender.secret.as_bytes()));
+        let found = self.known.iter().fold(None, |found, sender| if is(sender) { Some(sender) } else { found });
+        found.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+    }
+}
+
+impl Sender {
+    /// Whether it speaks for this source and this tenant. An event that names no source claims to be nobody's; one without
+    /// a tenant is known by its id alone, so that takes leave of its own.
+    pub(super) fn check(&self, source: Option<&str>, tenant_id: Option<Uuid>) -> Result<(), Rejection> {
+        let name = &self.name;
+        if let Some(source) = source
+            && !self.sources.iter().any(|pattern| pattern.matches(source))
+        {
+            let words = cut(&format!("the token {name:?} does not speak for the source {source:?}"));
+            return Err(Rejection::new("source_not_allowed", words));
+        }
+        let tenant = tenant_id.map(|tenant_id| tenant_id.to_string()).unwrap_or_default();
+        if self.tenants.iter().any(|pattern| pattern.matches(&tenant)) {
+            return Ok(());
+        }
+        let whom = tenant_id.map_or_else(|| "events without a tenant".to_owned(), |_| format!("the tenant {tenant}"));
+        Err(Rejection::new("tenant_not_allowed", cut(&format!("the token {name:?} does not speak for {whom}"))))
+    }
+}
+
+/// What holds for the events of one request.
+pub(super) struct Rules {
+    pub(super) sender: Arc<Sender>,
+    pub(super) headers: Arc<HeaderFilter>,
+}
+
+#[cfg(test)]
+impl Rules {
+    /// A trusted sender.
+    pub(super) fn none() -> Self {
+        let headers = HeaderFilter { patterns: vec![Pattern::any()], has_dropped: AtomicBool::new(false) };
+        Self { sender: Arc::new(Sender::trusted("", String::new())), headers: Arc::new(headers) }
+    }
+}
+
+/// Which headers of an event go on with its message.
+pub(super) struct HeaderFilter {
+    patterns: Vec<Pattern>,
+    has_dropped: AtomicBool,
+}
+
+impl HeaderFilter {
+    /// Whether it passes. The first that does not is told in the log, and only that: names are the senders' to choose.
+    pub(super) fn passes(&self, name: &str) -> bool {
+        let lower = name.to_ascii_lowercase();
+        if OURS.iter().any(|ours| lower.starts_with(ours)) {
+            return false;
+        }
+        let passes = self.patterns.iter().any(|pattern| pattern.matches(&lower));
+        if !passes && !self.has_dropped.swap(true, Ordering::Relaxed) {
+            let name = output::printable(&cut(name));
+            warn!("headers that are not in [receive] headers are dropped, such as {name:?}; this is said once");
+        }
+        passes
+    }
+}
