@@ -186,7 +186,7 @@ create table :"schema".dedupe (
     message_id  uuid not null,
     namespace   text collate "C" not null,
     topic       text collate "C" not null,
-    tenant      text collate "C" not null,
+    tenant      text collate "C" not null default '',
     dedupe_key  text collate "C" not null,
     constraint dedupe_pk primary key (namespace, topic, tenant, dedupe_key)
 );
