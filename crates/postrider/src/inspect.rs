@@ -433,4 +433,6 @@ pub struct AttemptRecord {
     pub error_code: Option<String>,
     /// The error's message.
     pub error_message: Option<String>,
+    /// The first part of what the destination answered, if the attempt failed.
+    pub answer: Option<String>,
 }

@@ -197,13 +197,15 @@ pub struct Failure {
     pub error_code: Option<String>,
     /// What happened; cut at 4,000 characters.
     pub error_message: Option<String>,
+    /// What the destination answered, or the first part of it; cut at 8,192 characters.
+    pub answer: Option<String>,
 }
 
 impl Failure {
     /// A failure with a code and a message.
     #[must_use]
     pub fn new(error_code: impl Into<String>, error_message: impl Into<String>) -> Self {
-        Self { error_code: Some(error_code.into()), error_message: Some(error_message.into()) }
+        Self { error_code: Some(error_code.into()), error_message: Some(error_message.into()), answer: None }
     }
 }
 

@@ -183,6 +183,7 @@ struct AttemptDocument<'a> {
     reference: Option<&'a str>,
     error_code: Option<&'a str>,
     error_message: Option<&'a str>,
+    answer: Option<&'a str>,
 }
 
 impl<'a> From<&'a MessageDetail> for Document<'a> {
@@ -236,6 +237,7 @@ impl<'a> From<&'a AttemptRecord> for AttemptDocument<'a> {
             reference: attempt.reference.as_deref(),
             error_code: attempt.error_code.as_deref(),
             error_message: attempt.error_message.as_deref(),
+            answer: attempt.answer.as_deref(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 use postrider_testkit::{Database, database};
+use serde_json::Value;
 
 use crate::support::{command, filters, run, sql};
 
@@ -19,15 +20,16 @@ async fn story(database: &Database) -> String {
     let id = run(database, &args).json()["message_id"].as_str().unwrap().to_owned();
     let attempts = format!(
         "insert into outbox.attempt (message_id, sink, attempt_no, state, worker_id, claimed_at, completed_at, latency_ms, \
-         code, reference, error_code, error_message) \
+         code, reference, error_code, error_message, answer) \
          select '{id}', a.sink, a.attempt_no, a.state::outbox.attempt_state, a.worker, t.at + a.claimed, t.at + a.completed, \
-         a.latency, a.code, a.reference, a.error_code, a.error_message \
+         a.latency, a.code, a.reference, a.error_code, a.error_message, a.answer \
          from outbox.message_id_time('{id}') t (at), (values \
-         ('kafka', 1, 'DISPATCHED', 'relay-1', interval '10 ms', interval '31 ms', 19, null, 'p0@77', null, null), \
-         ('webhook', 1, 'RETRYABLE', 'relay-1', '10 ms', '132 ms', 120, '503', null, 'HTTP_503', 'Service Unavailable'), \
-         ('webhook', 2, 'ZOMBIE_REQUEUE', 'relay-2', '1 s', '31 s', null, null, null, 'LEASE_EXPIRED', 'the lease ran out'), \
-         ('webhook', 3, 'FAILED', 'relay-1', '5 min', '312 s', 40, '422', null, 'HTTP_422', E'no such customer\\x1b[2J') \
-         ) a (sink, attempt_no, state, worker, claimed, completed, latency, code, reference, error_code, error_message); \
+         ('kafka', 1, 'DISPATCHED', 'relay-1', interval '10 ms', interval '31 ms', 19, null, 'p0@77', null, null, null), \
+         ('webhook', 1, 'RETRYABLE', 'relay-1', '10 ms', '132 ms', 120, '503', null, 'HTTP_503', 'Service Unavailable', null), \
+         ('webhook', 2, 'ZOMBIE_REQUEUE', 'relay-2', '1 s', '31 s', null, null, null, 'LEASE_EXPIRED', 'the lease ran out', null), \
+         ('webhook', 3, 'FAILED', 'relay-1', '5 min', '312 s', 40, '422', null, 'HTTP_422', E'no such customer\\x1b[2J', \
+         E'{{\"error\": {{\"code\": \"NO_CUSTOMER\"}}}}\\n\\tsee the manual') \
+         ) a (sink, attempt_no, state, worker, claimed, completed, latency, code, reference, error_code, error_message, answer); \
          delete from outbox.delivery where message_id = '{id}' and sink = 'kafka'; \
          update outbox.delivery set due_at = 'infinity', attempt_no = 3, attempt_count = 3 where message_id = '{id}'; \
          insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, lane, sequence_id, attempt_no, \
@@ -49,6 +51,9 @@ async fn a_message_is_shown_with_its_timeline() {
     let document = run(&database, &["show", &id, "--json"]).json();
     assert_eq!(document["attempts"][1]["error_code"], "HTTP_503");
     assert_eq!(document["attempts"].as_array().unwrap().len(), 4);
+    let answers: Vec<&Value> = document["attempts"].as_array().unwrap().iter().map(|one| &one["answer"]).collect();
+    assert_eq!(answers[..3], [&Value::Null; 3]);
+    assert_eq!(answers[3], "{\"error\": {\"code\": \"NO_CUSTOMER\"}}\n\tsee the manual");
     assert_eq!(document["deliveries"][0]["state"], "dead");
     assert_eq!(document["headers"]["source"], "shop");
     assert!(document["enqueued_at"].as_str().unwrap().ends_with('Z'));

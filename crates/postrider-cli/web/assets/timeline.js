@@ -47,10 +47,10 @@ function Story({ sink, attempts, enqueued, end, slowest }) {
 }
 
 function Attempt({ attempt, before, slowest, since, waited }) {
-  const { state, error_code: code, error_message: said, reference } = attempt;
+  const { state, error_code: code, error_message: said, answer, reference } = attempt;
   const title = `claimed ${absolute(attempt.claimed_at)}\nended ${absolute(attempt.completed_at)}`;
   // Twelve attempts with one cause are read as one cause.
-  const same = said && before?.error_message === said && before.error_code === code;
+  const same = said && before?.error_message === said && before.error_code === code && before.answer === answer;
   return html`<li class=${`attempt ${TONE[state] || 'warn'}`}>
     <p class="attempt-wait muted">waited ${duration(waited)}</p>
     <div class="attempt-line">
@@ -68,5 +68,6 @@ function Attempt({ attempt, before, slowest, since, waited }) {
       ${!same && code && html`<span class="code">${code}</span> `}${said && (same ? html`<span class="muted">the same error</span>` : html`<span>${said}</span>`)}
       ${reference && html`<span class="muted"> ${reference}</span>`}</p>`
     }
+    ${answer && !same && html`<pre class="attempt-answer" title="What the receiver answered">${answer}</pre>`}
   </li>`;
 }

@@ -100,7 +100,7 @@ pub async fn letters_without_a_code_are_a_kind<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let ids = hand.put_plain(2).await;
     fail_one(&hand, "default", "E1").await;
-    let silent = Outcome::Failed(Failure { error_code: None, error_message: None });
+    let silent = Outcome::Failed(Failure::default());
     hand.finish_all(&hand.take(1).await, &silent).await;
     let without = DeadFilter { error_code: Some(String::new()), ..DeadFilter::default() };
     let found: Vec<Uuid> = letters(&hand, &without).await.iter().map(|letter| letter.message_id).collect();

@@ -23,7 +23,7 @@ pub async fn dispatched_ends_the_delivery<F: Fixture>() {
     assert_eq!((hand.take(1).await.len(), hand.counts().await), (0, (0, 0, 0)));
 }
 
-/// Proves P5, E8: an attempt holds times, latency, code, reference, and both words of an error.
+/// Proves P5, E8: an attempt holds times, latency, code, reference, both words of an error and the answer.
 pub async fn an_attempt_records_everything<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let id = hand.put(message("t")).await.message_id;
@@ -34,7 +34,10 @@ pub async fn an_attempt_records_everything<F: Fixture>() {
         latency: Some(Duration::from_millis(42)),
         ..Completion::new(
             &held,
-            Outcome::Retryable { retry_after: Duration::ZERO, failure: Failure::new("BUSY", "nul\0inside") },
+            Outcome::Retryable {
+                retry_after: Duration::ZERO,
+                failure: Failure { answer: Some("{\"error\":\0}".to_owned()), ..Failure::new("BUSY", "nul\0inside") },
+            },
         )
     };
     hand.complete(hand.worker(), &[completion]).await.expect("complete");
@@ -45,6 +48,10 @@ pub async fn an_attempt_records_everything<F: Fixture>() {
     assert_eq!((attempt.latency_ms, attempt.code.as_deref()), (Some(42), Some("503")));
     assert_eq!((attempt.reference.as_deref(), attempt.error_code.as_deref()), (Some("offset 7"), Some("BUSY")));
     assert_eq!(attempt.error_message.as_deref(), Some("nul\u{fffd}inside"), "an outcome is not lost over a NUL");
+    assert_eq!(attempt.answer.as_deref(), Some("{\"error\":\u{fffd}}"));
+    hand.deliver(&hand.take(1).await).await;
+    let delivered = hand.show(id).await.expect("show").expect("it is there").attempts.remove(1);
+    assert_eq!((delivered.state.as_str(), delivered.answer), ("DISPATCHED", None));
 }
 
 /// A destination that talks too much does not lose its outcome.
@@ -52,18 +59,22 @@ pub async fn what_was_said_too_much_is_cut<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
-    let much = "ü".repeat(5000);
+    let much = "ü".repeat(10_000);
     let completion = Completion {
         reference: Some(much.clone()),
         code: Some(much.clone()),
         latency: Some(Duration::MAX),
-        ..Completion::new(&held, Outcome::Failed(Failure::new(much.clone(), much.clone())))
+        ..Completion::new(
+            &held,
+            Outcome::Failed(Failure { answer: Some(much.clone()), ..Failure::new(much.clone(), much) }),
+        )
     };
     assert_eq!(hand.complete(hand.worker(), &[completion]).await.expect("complete").len(), 1);
     let attempt = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
     let length = |text: Option<String>| text.expect("it was said").chars().count();
     assert_eq!((length(attempt.code), length(attempt.reference)), (255, 1000));
     assert_eq!((length(attempt.error_code), length(attempt.error_message)), (255, 4000));
+    assert_eq!(length(attempt.answer), 8192);
     assert_eq!(attempt.latency_ms, Some(i32::MAX));
 }
 

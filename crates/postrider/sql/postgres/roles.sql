@@ -28,8 +28,8 @@ grant execute on function
 
 grant execute on function
     :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer, bigint, uuid, boolean),
-    :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer),
-    :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[]),
+    :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer, text),
+    :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[], text[]),
     :"schema".mark_delivered(uuid, uuid[]),
     :"schema".renew(uuid, uuid[], numeric),
     :"schema".release(uuid, uuid[]),

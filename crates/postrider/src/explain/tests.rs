@@ -85,6 +85,7 @@ fn attempt(attempt_no: i32, state: &str) -> AttemptRecord {
         reference: (!failed).then(|| "p0@77".to_owned()),
         error_code: failed.then(|| "HTTP_503".to_owned()),
         error_message: failed.then(|| "later".to_owned()),
+        answer: None,
     }
 }
 

@@ -239,6 +239,8 @@ impl Store for PostgresStore {
             failures.iter().map(|failure| failure.and_then(|failure| text(failure.error_code.as_deref()))).collect();
         let error_messages: Vec<Option<String>> =
             failures.iter().map(|failure| failure.and_then(|failure| text(failure.error_message.as_deref()))).collect();
+        let answers: Vec<Option<String>> =
+            failures.iter().map(|failure| failure.and_then(|failure| text(failure.answer.as_deref()))).collect();
         let references: Vec<Option<String>> =
             completions.iter().map(|completion| text(completion.reference.as_deref())).collect();
         let codes: Vec<Option<String>> =
@@ -251,7 +253,7 @@ impl Store for PostgresStore {
             .query(
                 "select message_id, sink, attempt_no, dead from outbox.complete_many(message_id => $1, \
                  lease_token => $2, state => $3, worker_id => $4, retry_after_seconds => $5::text[]::numeric[], \
-                 error_code => $6, error_message => $7, reference => $8, code => $9, latency_ms => $10)",
+                 error_code => $6, error_message => $7, reference => $8, code => $9, latency_ms => $10, answer => $11)",
                 &[
                     (&message_ids, Type::UUID_ARRAY),
                     (&tokens, Type::UUID_ARRAY),
@@ -263,6 +265,7 @@ impl Store for PostgresStore {
                     (&references, Type::TEXT_ARRAY),
                     (&codes, Type::TEXT_ARRAY),
                     (&latencies, Type::INT4_ARRAY),
+                    (&answers, Type::TEXT_ARRAY),
                 ],
             )
             .await?;

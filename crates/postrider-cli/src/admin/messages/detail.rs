@@ -62,6 +62,8 @@ struct AttemptItem {
     reference: Option<String>,
     error_code: Option<String>,
     error_message: Option<String>,
+    /// The first part of what the destination answered, if the attempt failed.
+    answer: Option<String>,
 }
 
 impl From<MessageDetail> for MessageDocument {
@@ -115,6 +117,7 @@ impl From<AttemptRecord> for AttemptItem {
             reference: attempt.reference,
             error_code: attempt.error_code,
             error_message: attempt.error_message,
+            answer: attempt.answer,
         }
     }
 }

@@ -66,6 +66,11 @@ fn print_attempt(attempt: &AttemptRecord, enqueued_at: SystemTime, output: &mut 
     if !error.is_empty() {
         details.push((Paint::Plain, error.join(": ")));
     }
+    if let Some(answer) = &attempt.answer {
+        let labelled = format!("answer: {answer}");
+        let lines = labelled.lines().filter(|line| !line.trim().is_empty());
+        details.extend(lines.map(|line| (Paint::Quiet, line.replace('\t', "    "))));
+    }
     gap(output)?;
     event(output, &humane::offset(enqueued_at, attempt.completed_at), Dot::Full, paint, &text, &details)
 }

@@ -12,7 +12,8 @@ create or replace function :"schema".complete(
     error_message        text    default null,
     reference            text    default null,
     code                 text    default null,
-    latency_ms           integer default null
+    latency_ms           integer default null,
+    answer               text    default null
 )
     returns integer
     language plpgsql security definer
@@ -31,7 +32,8 @@ begin
         state => array[complete.state], worker_id => complete.worker_id,
         retry_after_seconds => array[complete.retry_after_seconds], error_code => array[complete.error_code],
         error_message => array[complete.error_message], reference => array[complete.reference],
-        code => array[complete.code], latency_ms => array[complete.latency_ms]
+        code => array[complete.code], latency_ms => array[complete.latency_ms],
+        answer => array[complete.answer]
     ) c;
     if not found then
         raise exception 'LEASE_LOST'
@@ -43,7 +45,7 @@ begin
     return v_attempt_no;
 end
 $$;
-comment on function :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer) is
+comment on function :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer, text) is
     'Records one outcome; raises P7002 LEASE_LOST unless the caller holds the lease.';
 
 -- Finalizes a whole batch as delivered. Only rows still held under the token change; returns how many this call

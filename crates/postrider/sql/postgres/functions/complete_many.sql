@@ -3,7 +3,8 @@
 -- Fenced: only rows that still hold the given token, whose lease has not ended by this database's clock (and, where
 --   worker_id is given, that this worker claimed) change. The rest are left out of the answer: those leases are lost.
 -- Transition: DISPATCHED: leased -> gone. RETRYABLE: leased -> pending, due after retry_after_seconds (at once if
---   null); dead if that was the last attempt. FAILED: leased -> dead. Each adds one attempt row.
+--   null); dead if that was the last attempt. FAILED: leased -> dead. Each adds one attempt row. Only a failure keeps
+--   the answer.
 -- Locks: the rows, lease by lease, in id order. Index: delivery_pk. Zero rows: every lease was lost.
 create or replace function :"schema".complete_many(
     message_id           uuid[],
@@ -15,7 +16,8 @@ create or replace function :"schema".complete_many(
     error_message        text[]    default null,
     reference            text[]    default null,
     code                 text[]    default null,
-    latency_ms           integer[] default null
+    latency_ms           integer[] default null,
+    answer               text[]    default null
 )
     returns setof :"schema".completed
     language plpgsql security definer
@@ -37,7 +39,8 @@ begin
         coalesce(cardinality(complete_many.error_code), v_count),
         coalesce(cardinality(complete_many.error_message), v_count),
         coalesce(cardinality(complete_many.reference), v_count), coalesce(cardinality(complete_many.code), v_count),
-        coalesce(cardinality(complete_many.latency_ms), v_count)])
+        coalesce(cardinality(complete_many.latency_ms), v_count),
+        coalesce(cardinality(complete_many.answer), v_count)])
     then
         raise exception 'the arrays given to complete_many differ in length (message_id has %)', v_count
             using errcode = '22023';
@@ -64,7 +67,7 @@ begin
         select o.lease_token, o.dispatched, array_agg(o.message_id) as message_ids, array_agg(o.state) as states,
                array_agg(o.retry_after_seconds) as retry_after_seconds, array_agg(o.error_code) as error_codes,
                array_agg(o.error_message) as error_messages, array_agg(o.reference) as refs, array_agg(o.code) as codes,
-               array_agg(o.latency_ms) as latencies_ms,
+               array_agg(o.latency_ms) as latencies_ms, array_agg(o.answer) as answers,
                -- The other kind of the same lease, if this one is the first of two.
                case when lead(o.lease_token) over (order by o.lease_token, o.dispatched) = o.lease_token
                     then lead(array_agg(o.message_id)) over (order by o.lease_token, o.dispatched) end as others
@@ -75,9 +78,10 @@ begin
                 select distinct on (i.lease_token, i.message_id) i.*
                 from unnest(complete_many.message_id, complete_many.lease_token, complete_many.state,
                             complete_many.retry_after_seconds, complete_many.error_code, complete_many.error_message,
-                            complete_many.reference, complete_many.code, complete_many.latency_ms)
+                            complete_many.reference, complete_many.code, complete_many.latency_ms,
+                            complete_many.answer)
                      with ordinality as i (message_id, lease_token, state, retry_after_seconds, error_code, error_message,
-                                           reference, code, latency_ms, ordinal)
+                                           reference, code, latency_ms, answer, ordinal)
                 order by i.lease_token, i.message_id, i.ordinal
             ) d
             order by d.lease_token, d.state = 'DISPATCHED', d.message_id
@@ -96,12 +100,13 @@ begin
             return query
             select * from complete_failed(v_lease.lease_token, v_lease.message_ids, complete_many.worker_id, v_now,
                                           v_lease.states, v_lease.retry_after_seconds, v_lease.error_codes,
-                                          v_lease.error_messages, v_lease.refs, v_lease.codes, v_lease.latencies_ms);
+                                          v_lease.error_messages, v_lease.refs, v_lease.codes, v_lease.latencies_ms,
+                                          v_lease.answers);
         end if;
     end loop;
 end
 $$;
-comment on function :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[]) is
+comment on function :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[], text[]) is
     'Records outcomes for messages still held under their lease tokens; returns those it changed.';
 
 -- Locks what is held under one lease at this time, in id order: for a call with outcomes of both kinds, and for one that looks
@@ -172,7 +177,7 @@ comment on function :"schema".complete_delivered(uuid, uuid[], text, timestamptz
 create or replace function :"schema".complete_failed(
     lease_token uuid, message_ids uuid[], worker_id text, at_time timestamptz, states text[],
     retry_after_seconds numeric[], error_codes text[], error_messages text[], refs text[], codes text[],
-    latencies_ms integer[]
+    latencies_ms integer[], answers text[]
 )
     returns setof :"schema".completed
     language plpgsql
@@ -239,15 +244,16 @@ begin
     ),
     recorded as (
         insert into attempt (message_id, sink, attempt_no, state, claimed_at, completed_at, latency_ms, worker_id,
-                             code, reference, error_code, error_message)
+                             code, reference, error_code, error_message, answer)
         select h.message_id, h.sink, h.attempt_no, h.state::attempt_state, h.claimed_at, complete_failed.at_time,
                complete_failed.latencies_ms[h.nth], h.claimed_by, left(complete_failed.codes[h.nth], 255),
-               left(complete_failed.refs[h.nth], 1000), h.error_code, h.error_message
+               left(complete_failed.refs[h.nth], 1000), h.error_code, h.error_message,
+               left(complete_failed.answers[h.nth], 8192)
         from held h
     )
     select h.message_id, h.sink, h.attempt_no, h.dead from held h;
 end
 $$;
 comment on function :"schema".complete_failed(
-    uuid, uuid[], text, timestamptz, text[], numeric[], text[], text[], text[], text[], integer[]) is
+    uuid, uuid[], text, timestamptz, text[], numeric[], text[], text[], text[], text[], integer[], text[]) is
     'Internal to complete_many: what failed under one lease.';

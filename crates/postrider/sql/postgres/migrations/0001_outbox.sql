@@ -139,6 +139,7 @@ create table :"schema".attempt (
     reference      text,
     error_code     text,
     error_message  text,
+    answer         text,
     constraint attempt_pk primary key (message_id, sink, attempt_no),
     constraint attempt_no_starts_at_one check (attempt_no >= 1),
     constraint attempt_latency_is_not_negative check (latency_ms >= 0)
@@ -146,6 +147,7 @@ create table :"schema".attempt (
 -- Nearly free to keep: lets the status view read the last minutes only.
 create index attempt_completed on :"schema".attempt using brin (completed_at) with (pages_per_range = 32, autosummarize = on);
 comment on table :"schema".attempt is 'One try of one delivery and how it ended. Rows can be added, never changed.';
+comment on column :"schema".attempt.answer is 'The first part of what the destination answered to a failed attempt.';
 
 -- A delivery that nobody will retry by itself.
 create table :"schema".dead_letter (

@@ -118,6 +118,7 @@ create table outbox_attempt (
     reference      text,
     error_code     text,
     error_message  text,
+    answer         text,
     constraint attempt_pk primary key (message_id, sink, attempt_no),
     constraint attempt_state_is_known check (state in ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE')),
     constraint attempt_no_starts_at_one check (attempt_no >= 1),

@@ -172,5 +172,6 @@ fn attempt_record(row: &Row) -> Result<AttemptRecord, Error> {
         reference: row.try_get("reference")?,
         error_code: row.try_get("error_code")?,
         error_message: row.try_get("error_message")?,
+        answer: row.try_get("answer")?,
     })
 }

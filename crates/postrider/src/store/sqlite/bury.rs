@@ -45,7 +45,7 @@ pub(super) fn unreadable(
 ) -> Result<(), Error> {
     let nothing: Option<String> = None;
     let words = format!("the message cannot be read: {cause}");
-    let attempt: [(&str, &dyn ToSql); 9] = [
+    let attempt: [(&str, &dyn ToSql); 10] = [
         (":message_id", &message_id),
         (":sink", &sink),
         (":state", &"FAILED"),
@@ -55,6 +55,7 @@ pub(super) fn unreadable(
         (":reference", &nothing),
         (":error_code", &"UNREADABLE"),
         (":error_message", &words),
+        (":answer", &nothing),
     ];
     execute(tx, sql!("complete_record"), &attempt)?;
     bury(tx, message_id, sink, "FAILED", now)

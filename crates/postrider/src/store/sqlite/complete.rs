@@ -67,7 +67,7 @@ fn complete_one(
 fn record(tx: &Transaction<'_>, sink: &str, completion: &Completion, now: i64) -> Result<(), Error> {
     let failure = completion.outcome.failure();
     let latency_ms = completion.latency.map(|latency| i32::try_from(latency.as_millis()).unwrap_or(i32::MAX));
-    let attempt: [(&str, &dyn ToSql); 9] = [
+    let attempt: [(&str, &dyn ToSql); 10] = [
         (":message_id", &completion.message_id),
         (":sink", &sink),
         (":now", &now),
@@ -77,6 +77,7 @@ fn record(tx: &Transaction<'_>, sink: &str, completion: &Completion, now: i64) -
         (":reference", &text(completion.reference.as_deref())),
         (":error_code", &failure.and_then(|failure| text(failure.error_code.as_deref()))),
         (":error_message", &failure.and_then(|failure| text(failure.error_message.as_deref()))),
+        (":answer", &failure.and_then(|failure| text(failure.answer.as_deref()))),
     ];
     execute(tx, sql!("complete_record"), &attempt)?;
     Ok(())

@@ -148,6 +148,7 @@ fn attempt_record(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
         reference: row.get("reference")?,
         error_code: row.get("error_code")?,
         error_message: row.get("error_message")?,
+        answer: row.get("answer")?,
     })
 }
 
