@@ -49,7 +49,7 @@ pub(crate) fn outcome(
     dice: &mut impl Rng,
 ) -> Outcome {
     let asked_for = failure.retry_after;
-    let failure = Failure::new(failure.code, failure.message);
+    let failure = Failure { answer: failure.answer, ..Failure::new(failure.code, failure.message) };
     match class {
         FailureClass::Terminal => Outcome::Failed(failure),
         FailureClass::Retryable => {

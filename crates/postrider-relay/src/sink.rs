@@ -185,6 +185,8 @@ pub struct SinkFailure {
     /// The destination's own code, such as a field of its reply. The table of codes is asked for it before it is asked
     /// for [`SinkFailure::code`]; it stands beside the attempt.
     pub reply_code: Option<String>,
+    /// What the destination answered, or the first part of it: it stands beside the attempt, for people.
+    pub answer: Option<String>,
     /// The destination says that it wants nothing more: the sink is to be paused until a person resumes it.
     pub pause: bool,
 }
@@ -240,7 +242,7 @@ impl SinkFailure {
     #[must_use]
     pub fn new(class: FailureClass, code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
-        Self { code, message, class, retry_after: None, reply_code: None, pause: false }
+        Self { code, message, class, retry_after: None, reply_code: None, answer: None, pause: false }
     }
 
     /// The destination asks to be left alone for this long.
@@ -254,6 +256,13 @@ impl SinkFailure {
     #[must_use]
     pub fn reply_code(mut self, reply_code: impl Into<String>) -> Self {
         self.reply_code = Some(reply_code.into());
+        self
+    }
+
+    /// What the destination answered. The store cuts it at 8,192 characters.
+    #[must_use]
+    pub fn answer(mut self, answer: impl Into<String>) -> Self {
+        self.answer = Some(answer.into());
         self
     }
 

@@ -9,6 +9,7 @@ mod answer;
 mod batch;
 mod client;
 mod cloudevents;
+mod excerpt;
 mod guard;
 mod look;
 mod options;
@@ -77,9 +78,10 @@ impl HttpSink {
         options.look()?;
         let guard = Guard::new(resolver, options.guarded(), &options.allow);
         let tls = client::tls(&options)?;
+        let composer = Composer::new(&options)?;
         Ok(Self {
-            composer: Composer::new(&options)?,
-            reading: Reading::new(&options)?,
+            reading: Reading::new(&options, composer.secrets())?,
+            composer,
             client: client::client(&options, tls.clone(), guard.clone())?,
             guard,
             tls: Arc::new(tls),

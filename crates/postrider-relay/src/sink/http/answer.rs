@@ -7,7 +7,8 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
-use super::options::HttpOptions;
+use super::excerpt::Excerpt;
+use super::options::{HttpOptions, MAX_KEEP_ANSWER_BYTES};
 use crate::error::Error;
 use crate::policy::FailureClass;
 use crate::sink::{Receipt, SinkFailure};
@@ -34,12 +35,14 @@ pub(super) struct Reading {
     reply_code: Option<String>,
     reference_header: String,
     max_bytes: usize,
+    excerpt: Excerpt,
     /// Several receivers behind one sink must not stop one another.
     pauses_when_gone: bool,
 }
 
 impl Reading {
-    pub(super) fn new(options: &HttpOptions) -> Result<Self, Error> {
+    /// `secrets`: what this sink sends and an answer may repeat.
+    pub(super) fn new(options: &HttpOptions, secrets: Vec<String>) -> Result<Self, Error> {
         let refused = |reason: String| Err(Error::Options { reason });
         let (retryable, terminal) = (&options.retry_statuses, &options.terminal_statuses);
         if let Some(status) = retryable.iter().chain(terminal).find(|status| !(300..=599).contains(*status)) {
@@ -53,12 +56,19 @@ impl Reading {
         if let Some(pointer) = options.reply_code.as_ref().filter(|pointer| !pointer.starts_with('/')) {
             return refused(format!("reply_code {pointer:?} is no JSON pointer: it begins with /, as in /error/code"));
         }
+        if options.keep_answer_bytes > MAX_KEEP_ANSWER_BYTES {
+            return refused(format!(
+                "keep_answer_bytes is {}: give {MAX_KEEP_ANSWER_BYTES} at most, or 0 to keep nothing",
+                options.keep_answer_bytes
+            ));
+        }
         Ok(Self {
             retryable: retryable.clone(),
             terminal: terminal.clone(),
             reply_code: options.reply_code.clone(),
             reference_header: options.reference_header.clone(),
             max_bytes: options.max_response_bytes,
+            excerpt: Excerpt::new(options.keep_answer_bytes, secrets),
             pauses_when_gone: options.webhook.is_some() && options.url.fixed().is_some(),
         })
     }
@@ -85,6 +95,11 @@ impl Reading {
         })
     }
 
+    /// What is kept of an answer, or of a part of it, beside a failed attempt.
+    pub(super) fn excerpt(&self, body: &[u8]) -> Option<String> {
+        self.excerpt.of(body)
+    }
+
     /// What a status means that is no success.
     pub(super) fn failure(&self, answer: &Answer, host: &str) -> SinkFailure {
         let status = answer.status;
@@ -96,6 +111,7 @@ impl Reading {
         let mut failure = SinkFailure::new(self.class_of(status.as_u16()), code, words);
         failure.retry_after = answer.retry_after;
         failure.reply_code = self.reply_code.as_ref().and_then(|pointer| reply_code(&answer.body, pointer));
+        failure.answer = self.excerpt(&answer.body);
         // What the specification of webhooks asks for: this receiver wants no more.
         failure.pause = self.pauses_when_gone && status == StatusCode::GONE;
         failure
@@ -164,7 +180,7 @@ mod tests {
     fn reading(change: impl FnOnce(&mut HttpOptions)) -> Result<Reading, Error> {
         let mut options = HttpOptions::new("http://localhost/".parse().expect("a template"));
         change(&mut options);
-        Reading::new(&options)
+        Reading::new(&options, Vec::new())
     }
 
     /// Proves P11: every status that is no success has its class, and the configuration has the last word.
@@ -195,6 +211,7 @@ mod tests {
     fn a_table_that_makes_no_sense_is_refused() {
         assert!(reading(|options| options.retry_statuses = vec![200]).is_err());
         assert!(reading(|options| options.terminal_statuses = vec![600]).is_err());
+        assert!(reading(|options| options.keep_answer_bytes = MAX_KEEP_ANSWER_BYTES + 1).is_err());
         assert!(reading(|options| options.reply_code = Some("error.code".to_owned())).is_err());
         let both = reading(|options| {
             options.retry_statuses = vec![404];

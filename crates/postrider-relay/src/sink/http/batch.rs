@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::answer::{Answer, code_text};
+use super::answer::{Answer, Reading, code_text};
 use crate::sink::template::Template;
 use crate::sink::{Receipt, SinkFailure, Verdict, envelope, rfc3339};
 
@@ -87,18 +87,23 @@ fn event(message: &Claimed, source: Option<String>) -> Event<'_> {
 }
 
 /// What a 2xx says about each message of its request.
-pub(super) fn verdicts(answer: &Answer, messages: &[&Claimed]) -> Vec<Verdict> {
+pub(super) fn verdicts(answer: &Answer, messages: &[&Claimed], reading: &Reading) -> Vec<Verdict> {
     // Whether something was said of single events cannot be known of an answer that was not read to its end.
     let unread = answer.cut || answer.status == StatusCode::MULTI_STATUS;
     match results(&answer.body) {
-        Some(results) => messages.iter().map(|message| verdict(answer, results.get(&message.message_id))).collect(),
-        None if unread => vec![Verdict::Failed(no_answer(answer)); messages.len()],
+        Some(results) => {
+            let verdict = |message: &&Claimed| verdict(answer, results.get(&message.message_id), reading);
+            messages.iter().map(verdict).collect()
+        }
+        None if unread => vec![Verdict::Failed(no_answer(answer, reading)); messages.len()],
         None => vec![Verdict::Delivered(answer.receipt()); messages.len()],
     }
 }
 
-fn verdict(answer: &Answer, result: Option<&EventResult>) -> Verdict {
-    let Some(EventResult { status, code }) = result else { return Verdict::Failed(no_answer(answer)) };
+fn verdict(answer: &Answer, result: Option<&EventResult>, reading: &Reading) -> Verdict {
+    let Some(EventResult { status, code, said }) = result else {
+        return Verdict::Failed(no_answer(answer, reading));
+    };
     let failure = match status.as_str() {
         "accepted" | "duplicate" => {
             let code = code.as_ref().unwrap_or(status);
@@ -108,16 +113,19 @@ fn verdict(answer: &Answer, result: Option<&EventResult>) -> Verdict {
         "retry" => SinkFailure::retryable(RETRY, "the receiver wants this event again, later"),
         _ => SinkFailure::retryable(RETRY, "the receiver answered for this event with a status that is not known"),
     };
-    Verdict::Failed(SinkFailure { reply_code: code.clone(), retry_after: answer.retry_after, ..failure })
+    let said = reading.excerpt(said.as_bytes());
+    Verdict::Failed(SinkFailure { reply_code: code.clone(), retry_after: answer.retry_after, answer: said, ..failure })
 }
 
-fn no_answer(answer: &Answer) -> SinkFailure {
+fn no_answer(answer: &Answer, reading: &Reading) -> SinkFailure {
     let words = if answer.cut {
         "the answer is longer than max_response_bytes, so what it says of this event is not known"
     } else {
         "the answer says nothing of this event"
     };
-    SinkFailure { retry_after: answer.retry_after, ..SinkFailure::retryable(SinkFailure::NO_ANSWER, words) }
+    let said = reading.excerpt(&answer.body);
+    let failure = SinkFailure::retryable(SinkFailure::NO_ANSWER, words);
+    SinkFailure { retry_after: answer.retry_after, answer: said, ..failure }
 }
 
 /// What was said of one event.
@@ -125,6 +133,8 @@ fn no_answer(answer: &Answer) -> SinkFailure {
 struct EventResult {
     status: String,
     code: Option<String>,
+    /// All of it, as JSON.
+    said: String,
 }
 
 /// The results by event, if the answer speaks of single events at all. What cannot be read of it says nothing.
@@ -137,7 +147,11 @@ fn results(body: &[u8]) -> Option<HashMap<Uuid, EventResult>> {
         let status = result.get("status").and_then(Value::as_str);
         if let (Some(event_id), Some(status)) = (event_id, status) {
             let code = result.get("code").and_then(code_text);
-            by_event.entry(event_id).or_insert_with(|| EventResult { status: status.to_owned(), code });
+            by_event.entry(event_id).or_insert_with(|| EventResult {
+                status: status.to_owned(),
+                code,
+                said: result.to_string(),
+            });
         }
     }
     Some(by_event)

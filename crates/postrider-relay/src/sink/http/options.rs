@@ -13,6 +13,10 @@ use crate::error::Error;
 use crate::secret::Secret;
 use crate::sink::template::Template;
 
+/// The most of an answer that may be kept beside an attempt. A statement records up to 2,000 outcomes, so this bounds it
+/// to 16 MiB; the stores cut what is longer.
+pub(super) const MAX_KEEP_ANSWER_BYTES: usize = 8 * 1024;
+
 /// How to send over HTTP, and where to.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +77,9 @@ pub struct HttpOptions {
     /// How much of an answer is read: 64 KiB. The rest is left on the wire and the connection closed.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: usize,
+    /// How much of a refusal is kept beside the attempt, for people: 2 KiB. Zero keeps nothing; 8 KiB is the most.
+    #[serde(default = "keep_answer_bytes")]
+    pub keep_answer_bytes: usize,
     /// Statuses that another try may cure, whatever the table says.
     #[serde(default)]
     pub retry_statuses: Vec<u16>,
@@ -162,6 +169,7 @@ impl HttpOptions {
             connect_timeout: connect_timeout(),
             timeout: timeout(),
             max_response_bytes: max_response_bytes(),
+            keep_answer_bytes: keep_answer_bytes(),
             retry_statuses: Vec::new(),
             terminal_statuses: Vec::new(),
             reply_code: None,
@@ -224,6 +232,10 @@ fn timeout() -> Duration {
 
 fn max_response_bytes() -> usize {
     64 * 1024
+}
+
+fn keep_answer_bytes() -> usize {
+    2 * 1024
 }
 
 fn reference_header() -> String {

@@ -96,6 +96,12 @@ impl Composer {
         })
     }
 
+    /// The values of the operator's headers, and what follows the scheme of `Authorization`: what an answer must not repeat.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let values = self.fixed.values().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| [value, value.rsplit(' ').next().unwrap_or(value)]).map(str::to_owned).collect()
+    }
+
     /// The request of one message.
     pub(super) fn one(&self, message: &Claimed, now: SystemTime) -> Result<Outgoing, SinkFailure> {
         let url = self.target.url(message)?;

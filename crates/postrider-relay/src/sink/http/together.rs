@@ -66,7 +66,7 @@ impl HttpSink {
         };
         match exchanged {
             Ok((answer, _)) if answer.status.is_success() && self.options.body == HttpBody::Batch => {
-                Exchanged::Taken(batch::verdicts(&answer, &messages))
+                Exchanged::Taken(batch::verdicts(&answer, &messages, &self.reading))
             }
             Ok((answer, _)) if answer.status.is_success() => {
                 Exchanged::Taken(vec![Verdict::Delivered(answer.receipt()); messages.len()])
