@@ -57,6 +57,8 @@ pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "_network")]
 pub use crate::secret::{FromEnv, FromFile, Secret};
 pub use crate::sink::checked::{Checked, checked};
+#[cfg(feature = "_network")]
+pub use crate::sink::destinations::Destinations;
 pub use crate::sink::file::{FileOptions, FileSink, FileSync};
 pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
 #[cfg(feature = "http")]

@@ -3,6 +3,8 @@
 
 pub(crate) mod checked;
 #[cfg(feature = "_network")]
+pub(crate) mod destinations;
+#[cfg(feature = "_network")]
 pub(crate) mod envelope;
 pub(crate) mod file;
 pub(crate) mod handler;
@@ -206,6 +208,8 @@ impl SinkFailure {
     pub const INVALID_HEADER: &'static str = "INVALID_HEADER";
     /// The message cannot be addressed: the sink's template asks for what it does not have.
     pub const NO_ADDRESS: &'static str = "NO_ADDRESS";
+    /// The message asks for a destination that the sink does not let producers choose.
+    pub const FORBIDDEN_DESTINATION: &'static str = "FORBIDDEN_DESTINATION";
     /// The message is larger than the destination takes.
     pub const TOO_LARGE: &'static str = "TOO_LARGE";
     /// The store cannot hand the message out.
@@ -219,7 +223,20 @@ impl SinkFailure {
 
     /// Whether it was refused on this side, before a byte was sent: it says nothing about the destination.
     pub(crate) fn is_refused_here(&self) -> bool {
-        [Self::INVALID_PAYLOAD, Self::INVALID_HEADER, Self::NO_ADDRESS, Self::TOO_LARGE].contains(&self.code.as_str())
+        let here = [
+            Self::INVALID_PAYLOAD,
+            Self::INVALID_HEADER,
+            Self::NO_ADDRESS,
+            Self::FORBIDDEN_DESTINATION,
+            Self::TOO_LARGE,
+        ];
+        here.contains(&self.code.as_str())
+    }
+
+    /// What may stand in a log: the words of our own sinks. An error or a panic of a handler may repeat the message.
+    pub(crate) fn words_for_the_log(&self) -> Option<&str> {
+        let others = [Self::ERROR, Self::PANIC].contains(&self.code.as_str());
+        (!others).then_some(self.message.as_str())
     }
 
     pub(crate) fn no_answer() -> Self {
@@ -290,7 +307,7 @@ pub struct Finding {
 pub enum Level {
     /// It works.
     Works,
-    /// It works, and messages can be lost or doubled there.
+    /// It works, and messages can be lost, doubled or misled there.
     Weak,
     /// Nothing can be delivered like this.
     Broken,

@@ -29,11 +29,14 @@ pub(super) const SHOWN: [(&str, &[&str]); 7] = [
             "allow",
         ],
     ),
-    ("kafka", &["brokers", "topic", "key", "acks", "compression", "timeout", "client_id"]),
-    ("mqtt", &["user", "client_id", "topic", "timeout", "keep_alive", "ca", "client_cert", "client_key"]),
-    ("nats", &["user", "ca", "client_cert", "client_key", "subject", "stream", "timeout"]),
-    ("rabbitmq", &["exchange", "routing_key", "timeout", "ca"]),
-    ("redis", &["ca", "client_cert", "client_key", "stream", "timeout"]),
+    ("kafka", &["brokers", "topic", "destinations", "key", "acks", "compression", "timeout", "client_id"]),
+    (
+        "mqtt",
+        &["user", "client_id", "topic", "destinations", "timeout", "keep_alive", "ca", "client_cert", "client_key"],
+    ),
+    ("nats", &["user", "ca", "client_cert", "client_key", "subject", "destinations", "stream", "timeout"]),
+    ("rabbitmq", &["exchange", "routing_key", "destinations", "timeout", "ca"]),
+    ("redis", &["ca", "client_cert", "client_key", "stream", "destinations", "timeout"]),
 ];
 
 /// Texts that are addresses: shown without what may be a secret in them.
@@ -98,8 +101,8 @@ fn kind(name: &str, value: &Value) -> Value {
     let Some((_, public)) = SHOWN.iter().find(|(kind, _)| *kind == name) else { return value.clone() };
     each(value, &|key, value| match key {
         _ if public.contains(&key) => value.clone(),
-        // What comes behind the host may be a key: that of a chat's hook is.
-        "url" if name == "http" => address(value, &without_path),
+        // What comes behind the host may be a key, as in a chat's hook, or tell of a tenant, as a virtual host does.
+        "url" if matches!(name, "http" | "rabbitmq") => address(value, &without_path),
         _ if ADDRESSES.contains(&key) => address(value, &url),
         "basic" => each(value, &|key, value| if key == "user" { value.clone() } else { secret(value) }),
         "headers" | "properties" => each(value, &|_, value| secret(value)),
@@ -253,6 +256,17 @@ mod tests {
         fn with<'a>(self, required: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> bool + 'a {
             move |key| self(required, key)
         }
+    }
+
+    #[test]
+    fn a_virtual_host_is_hidden() {
+        let printed = |kind: &str, url: &str| {
+            let values = Layer::one("a test", &["sinks", "a", kind, "url"], url).data().unwrap_or_default();
+            format!("{:?}", shown(&values.into_values().next().unwrap_or_default()))
+        };
+        let amqp = printed("rabbitmq", "amqp://relay:hunter2@mq:5672/tenant-hunter2");
+        assert!(amqp.contains("amqp://***@mq:5672/***") && !amqp.contains("hunter2"), "{amqp}");
+        assert!(printed("redis", "redis://r:6379/2").contains("redis://r:6379/2"), "the number of a database is not");
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub struct KafkaSink {
 impl KafkaSink {
     /// Checks the options. The brokers may be away: they are looked for when there is something to send.
     pub fn new(options: KafkaOptions) -> Result<Self, Error> {
+        options.destinations.check(&options.topic)?;
         let config = options.client_config()?;
         let producers = Producers::new(config.clone());
         producers.begin().map_err(|error| options.wrong(&error))?;
@@ -226,7 +227,9 @@ impl Sink for KafkaSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        check::look(&self.options).await
+        let mut findings = check::look(&self.options).await;
+        findings.extend(self.options.destinations.finding(&self.options.topic, "topic"));
+        findings
     }
 }
 

@@ -34,6 +34,7 @@ use rumqttc::{
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::destinations::Destinations;
 use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
@@ -63,6 +64,8 @@ pub struct MqttOptions {
     pub client_id: Option<String>,
     /// The topic: `{topic}`. A message whose topic would hold a wildcard is refused.
     pub topic: Template,
+    /// Which topics messages may name: `["orders/*"]`. By default every one that does not begin with `$`.
+    pub destinations: Destinations,
     /// The quality of service: 1, at least once, or 2. The relay retries in either case, so 2 takes longer and is of use only
     /// for what happens between one attempt and its answer.
     pub qos: u8,
@@ -98,6 +101,7 @@ impl Default for MqttOptions {
             password: None,
             client_id: None,
             topic: Template::topic(),
+            destinations: Destinations::default(),
             qos: 1,
             retain: false,
             require_subscriber: true,
@@ -116,6 +120,7 @@ impl Default for MqttOptions {
 pub struct MqttSink {
     links: Links,
     topic: Template,
+    destinations: Destinations,
     qos: QoS,
     retain: bool,
     require_subscriber: bool,
@@ -126,8 +131,17 @@ impl MqttSink {
     /// Reads the options; nothing is connected yet.
     pub fn new(options: MqttOptions) -> Result<Self, Error> {
         let (target, qos) = target::read(&options)?;
-        let MqttOptions { topic, retain, require_subscriber, timeout, connections, .. } = options;
-        Ok(Self { links: Links::new(target, connections), topic, qos, retain, require_subscriber, timeout })
+        options.destinations.check(&options.topic)?;
+        let MqttOptions { topic, destinations, retain, require_subscriber, timeout, connections, .. } = options;
+        Ok(Self {
+            links: Links::new(target, connections),
+            topic,
+            destinations,
+            qos,
+            retain,
+            require_subscriber,
+            timeout,
+        })
     }
 
     /// Nothing is sent after `until`, and what was sent has `timeout` of its own: a long lane on a slow way is handed back in
@@ -218,7 +232,7 @@ impl MqttSink {
         message: &Claimed,
         most: Option<u32>,
     ) -> Result<PublishNotice, SinkFailure> {
-        let parcel = Parcel::new(message, &self.topic, self.qos)?;
+        let parcel = Parcel::new(message, &self.topic, &self.destinations, self.qos)?;
         parcel.fits(most)?;
         let options = PublishOptions::new(self.qos).retain(self.retain).properties(parcel.properties);
         client.try_publish_tracked(parcel.topic, parcel.payload, options).map_err(|_| failure::in_doubt())
@@ -340,6 +354,7 @@ impl MqttSink {
             let words = "at quality 2 it is not seen when nobody subscribes to a topic, and such a message is lost";
             findings.push(Finding::weak(words, "set qos = 1"));
         }
+        findings.extend(self.destinations.finding(&self.topic, "topic"));
         findings.push(Finding::weak(
             "an acknowledgement says that the server has the message, not that it will still have it after a crash, and MQTT \
              does not tell",

@@ -25,6 +25,7 @@ use postrider::Claimed;
 use self::address::subject;
 use self::link::{Link, Login};
 pub use self::options::{NatsOptions, NatsServers};
+use super::destinations::Destinations;
 use super::idle::Idle;
 use super::lanes::{Run, runs};
 use super::template::Template;
@@ -45,6 +46,7 @@ const DUPLICATE: &str = "DUPLICATE";
 pub struct NatsSink {
     login: Login,
     subject: Template,
+    destinations: Destinations,
     stream: Option<HeaderValue>,
     timeout: Duration,
     idle: Idle<Link>,
@@ -68,11 +70,13 @@ impl NatsSink {
         let stream = stream.map_err(|_| wrong("the stream's name has a line break"))?;
         tls::ensure_provider();
         let login = Login::new(&options)?;
-        Ok(Self { login, subject: options.subject, stream, timeout: options.timeout, idle: Idle::default() })
+        options.destinations.check(&options.subject)?;
+        let NatsOptions { subject, destinations, timeout, .. } = options;
+        Ok(Self { login, subject, destinations, stream, timeout, idle: Idle::default() })
     }
 
     fn publication(&self, message: &Claimed) -> Result<Publication, SinkFailure> {
-        let subject = subject(&self.subject, message)?;
+        let subject = subject(&self.subject, &self.destinations, message)?;
         let mut headers = HeaderMap::new();
         for (name, value) in envelope::headers(message) {
             if is_command(name) {
@@ -220,6 +224,8 @@ impl Sink for NatsSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        check::look(self).await
+        let mut findings = check::look(self).await;
+        findings.extend(self.destinations.finding(&self.subject, "subject"));
+        findings
     }
 }

@@ -28,6 +28,7 @@ use postrider::Claimed;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
+use super::destinations::Destinations;
 use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Sink, Verdict};
@@ -56,6 +57,9 @@ pub struct RabbitmqOptions {
     pub exchange: Option<Template>,
     /// The routing key: `{topic}`.
     pub routing_key: Template,
+    /// Where messages may go: `["orders.*"]`. Matched with the routing key, or with `exchange/routing_key` if there is an
+    /// exchange. By default everywhere but to names that begin with `amq.`.
+    pub destinations: Destinations,
     /// How long a flight may take, connecting included, before what is not confirmed counts as failed: 10 s. A delivery of
     /// several takes at most twice as long.
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
@@ -76,6 +80,7 @@ impl Default for RabbitmqOptions {
             password: None,
             exchange: None,
             routing_key: Template::topic(),
+            destinations: Destinations::default(),
             timeout: Duration::from_secs(10),
             ca: None,
             connections: 4,
@@ -110,8 +115,11 @@ impl RabbitmqSink {
         let cert_chain = cert_chain.map_err(|error| wrong(&format!("the file `ca` cannot be read: {error}")))?;
         let tls = OwnedTLSConfig { identity: None, cert_chain };
         let target = Target { uri, tls, timeout: options.timeout };
-        let RabbitmqOptions { exchange, routing_key, timeout, connections, max_message_size, .. } = options;
-        let addressing = Addressing { exchange, routing_key, max_message_size };
+        let RabbitmqOptions { exchange, routing_key, destinations, timeout, connections, max_message_size, .. } =
+            options;
+        let varies = exchange.as_ref().filter(|exchange| exchange.fixed().is_none());
+        destinations.check(varies.unwrap_or(&routing_key))?;
+        let addressing = Addressing { exchange, routing_key, destinations, max_message_size };
         Ok(Self { addressing, links: Links::new(target, connections), timeout })
     }
 
@@ -197,7 +205,9 @@ impl Sink for RabbitmqSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        look::look(&self.links, &self.addressing).await
+        let mut findings = look::look(&self.links, &self.addressing).await;
+        findings.extend(self.addressing.finding());
+        findings
     }
 }
 

@@ -22,6 +22,7 @@ use redis::{
 use serde::Deserialize;
 
 use self::failure::{refused, unreachable_after, unreadable};
+use super::destinations::Destinations;
 use super::idle::Idle;
 use super::lanes::{Run, runs};
 use super::template::Template;
@@ -66,6 +67,9 @@ pub struct RedisOptions {
     /// The stream's key. Default `{topic}`.
     #[serde(default = "Template::topic")]
     pub stream: Template,
+    /// Which streams messages may name: `["orders:*"]`. By default every key that the login may write to.
+    #[serde(default)]
+    pub destinations: Destinations,
     /// About how many entries a stream keeps (`MAXLEN ~`): older ones go, whether they were read or not. Default: all of
     /// them, because only the readers know what has been read.
     #[serde(default)]
@@ -98,6 +102,7 @@ impl RedisOptions {
             client_cert: None,
             client_key: None,
             stream: Template::topic(),
+            destinations: Destinations::default(),
             max_len: None,
             max_message_bytes: max_message_bytes(),
             timeout: timeout(),
@@ -123,6 +128,7 @@ fn certificates(options: &RedisOptions) -> Result<Option<TlsCertificates>, Error
 /// A sink that appends to Redis streams.
 pub struct RedisSink {
     stream: Template,
+    destinations: Destinations,
     max_len: Option<u64>,
     max_message_bytes: usize,
     timeout: Duration,
@@ -154,6 +160,7 @@ impl RedisSink {
         if options.timeout.is_zero() {
             return Err(wrong("the timeout of a Redis sink is zero: nothing could ever answer in time".to_owned()));
         }
+        options.destinations.check(&options.stream)?;
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             tls::ensure_provider();
         }
@@ -171,6 +178,7 @@ impl RedisSink {
         let client = client.map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
         Ok(Self {
             stream: options.stream,
+            destinations: options.destinations,
             max_len: options.max_len,
             max_message_bytes: options.max_message_bytes,
             timeout: options.timeout,
@@ -204,6 +212,7 @@ impl RedisSink {
 
     fn entry<'a>(&self, message: &'a Claimed) -> Result<Entry<'a>, SinkFailure> {
         let stream = self.stream.render(message)?;
+        self.destinations.admit(&self.stream, &stream, &[])?;
         let body = message.content.as_bytes();
         if body.len() > self.max_message_bytes {
             let words =
@@ -393,7 +402,9 @@ impl Sink for RedisSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        check::look(self).await
+        let mut findings = check::look(self).await;
+        findings.extend(self.destinations.finding(&self.stream, "stream"));
+        findings
     }
 }
 

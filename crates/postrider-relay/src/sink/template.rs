@@ -144,6 +144,16 @@ impl Template {
         }
     }
 
+    /// Whether it begins with this text, whatever the message.
+    pub(crate) fn begins_with(&self, start: &str) -> bool {
+        matches!(self.parts.first(), Some(Part::Text(text)) if text.starts_with(start))
+    }
+
+    /// Whether it begins with a value that a producer chooses freely.
+    pub(crate) fn begins_with_a_choice(&self) -> bool {
+        matches!(self.parts.first(), Some(Part::Field(Field::Topic | Field::Namespace | Field::Lane)))
+    }
+
     /// The text for a message, each of its values passed through `escape`. A message without what is asked for fails for
     /// good: [`SinkFailure::NO_ADDRESS`].
     pub(crate) fn render_with(

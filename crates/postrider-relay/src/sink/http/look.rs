@@ -14,6 +14,7 @@ use url::{Host, Url};
 use super::guard::Forbidden;
 use super::{HttpSink, target};
 use crate::sink::Finding;
+use crate::sink::destinations::Destinations;
 
 impl HttpSink {
     pub(super) async fn look(&self) -> Vec<Finding> {
@@ -45,6 +46,12 @@ impl HttpSink {
 
     fn weaknesses(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
+        if self.composer.target.common().is_none() && self.options.destinations == Destinations::default() {
+            findings.push(Finding::weak(
+                "messages choose the host: a producer can send to any public address",
+                "list what is meant, as in destinations = [\"https://*.example.org/*\"]",
+            ));
+        }
         if self.composer.signer.is_some() && !self.options.guarded() {
             findings.push(Finding::weak(
                 "webhooks go to any address, internal ones too",

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::Error;
 use crate::secret::Secret;
+use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;
 
 /// The most of an answer that may be kept beside an attempt. A statement records up to 2,000 outcomes, so this bounds it
@@ -25,6 +26,9 @@ pub struct HttpOptions {
     /// Its path may be a secret, so it can be kept where secrets are: `{ env = "NAME" }`.
     #[serde(deserialize_with = "url")]
     pub url: Template,
+    /// Which URLs messages may make: `["https://*.example.org/*"]`. By default every one.
+    #[serde(default)]
+    pub destinations: Destinations,
     /// The method: POST.
     #[serde(default = "post")]
     pub method: String,
@@ -153,6 +157,7 @@ impl HttpOptions {
     pub fn new(url: Template) -> Self {
         Self {
             url,
+            destinations: Destinations::default(),
             method: post(),
             headers: BTreeMap::new(),
             body: HttpBody::default(),

@@ -145,7 +145,7 @@ impl Composer {
         };
         let url = match &self.target {
             Target::Fixed(url) => url.clone(),
-            Target::Each(_) => return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, "the url has fields")),
+            Target::Each(..) => return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, "the url has fields")),
         };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

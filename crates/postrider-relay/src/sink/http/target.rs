@@ -2,13 +2,14 @@
 //! of its values can leave its piece, climb up a path, or become a name and password. What is wrong with the template
 //! itself is said when the sink is made.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use postrider::Claimed;
 use url::Url;
 
 use super::options::HttpOptions;
 use crate::error::Error;
 use crate::sink::SinkFailure;
+use crate::sink::destinations::{Destinations, forbidden};
 use crate::sink::template::Template;
 
 /// Everything but what RFC 3986 calls unreserved.
@@ -19,8 +20,8 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 pub(super) enum Target {
     /// All to one place.
     Fixed(Url),
-    /// Each message has a place of its own.
-    Each(Template),
+    /// Each message has a place of its own, among these.
+    Each(Template, Destinations),
 }
 
 impl Target {
@@ -42,6 +43,7 @@ impl Target {
         if climbs(&source) {
             return Err(wrong("has . or .. as a piece of its path: write the path as it is meant"));
         }
+        options.destinations.check(&options.url)?;
         match options.url.fixed() {
             Some(url) => {
                 let url = Url::parse(url).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
@@ -53,15 +55,15 @@ impl Target {
             None if options.body.holds_several() => {
                 Err(wrong("has fields, and a request that holds several messages has one url: take the fields out"))
             }
-            None => Ok(Self::Each(options.url.clone())),
+            None => Ok(Self::Each(options.url.clone(), options.destinations.clone())),
         }
     }
 
     /// Where this message goes.
     pub(super) fn url(&self, message: &Claimed) -> Result<Url, SinkFailure> {
-        let template = match self {
+        let (template, destinations) = match self {
             Self::Fixed(url) => return Ok(url.clone()),
-            Self::Each(template) => template,
+            Self::Each(template, destinations) => (template, destinations),
         };
         let no_address = |reason: &str| {
             let words = format!("the message makes no URL of the sink's template: {reason}");
@@ -71,11 +73,15 @@ impl Target {
             .render_with(message, percent_encoded)
             .map_err(|_| no_address("it has no tenant or no lane, and the template asks for it"))?;
         if climbs(&rendered) {
-            return Err(no_address("one of its values is . or .. as a piece of the path"));
+            return Err(no_address("one of its values is . or .. as a piece of the path, or becomes one when decoded"));
         }
         let url = Url::parse(&rendered).map_err(|error| no_address(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
             return Err(no_address("it is not a plain http or https address"));
+        }
+        // A path can be a secret, so the URL itself is not repeated.
+        if !destinations.allow(url.as_str()) {
+            return Err(forbidden("the message makes a URL that the sink's `destinations` do not allow"));
         }
         Ok(url)
     }
@@ -84,7 +90,7 @@ impl Target {
     pub(super) fn common(&self) -> Option<Url> {
         match self {
             Self::Fixed(url) => Some(url.clone()),
-            Self::Each(template) => {
+            Self::Each(template, _) => {
                 let source = template.to_string();
                 let (scheme, rest) = source.split_once("://")?;
                 let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.contains('{'))?;
@@ -105,10 +111,53 @@ pub(super) fn host(url: &Url) -> String {
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Whether a parser would take a piece of the path for a step up or in place.
+/// Whether a receiver could take a piece of the path for a step up or in place: as it is, after decoding it once or more
+/// often, with `\` for `/`, or with what follows a `;` taken away.
 fn climbs(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    path.split('/')
-        .map(|piece| piece.to_ascii_lowercase().replace("%2e", "."))
-        .any(|piece| piece == "." || piece == "..")
+    let mut path = path.to_owned();
+    loop {
+        let mut pieces = path.split(['/', '\\']).map(|piece| piece.split(';').next().unwrap_or_default());
+        if pieces.any(|piece| matches!(piece, "." | "..")) {
+            return true;
+        }
+        // Each round is shorter than the one before, so it ends.
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded.len() >= path.len() {
+            return false;
+        }
+        path = decoded;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_becomes_a_step_up_is_seen() {
+        for piece in [
+            ".",
+            "..",
+            "%2e",
+            "%2E%2e",
+            "..%2Fetc",
+            "a%2F..%2Fb",
+            "a%2f%2e%2e",
+            "..%5C..",
+            "a%5c.%5cb",
+            "%252e%252E",
+            "..%252f",
+            "..%25252f..",
+            "..%3Bx",
+            "..;x",
+        ] {
+            assert!(climbs(&format!("https://h/a/{piece}/b?c=d")), "{piece}");
+        }
+        for piece in
+            ["...", "a..b", ".hidden", "a%2Fb", "a%5Cb", "100%25", "%25", "a%252Fb", "v1.2", "%ff", "..a", "%C3%BC"]
+        {
+            assert!(!climbs(&format!("https://h/a/{piece}/b?c=..")), "{piece}");
+        }
+    }
 }

@@ -13,6 +13,8 @@ use super::options::KafkaOptions;
 use super::producers::Signs;
 use crate::sink::{Receipt, SinkFailure, Verdict};
 
+/// How the names of Kafka's own topics begin: `__consumer_offsets`, `__transaction_state`.
+const OWN: [&str; 1] = ["__"];
 /// The longest name of a topic that Kafka takes.
 const MAX_TOPIC_CHARACTERS: usize = 249;
 
@@ -259,5 +261,6 @@ fn address(message: &Claimed, options: &KafkaOptions) -> Result<(String, String)
     if topic.len() > MAX_TOPIC_CHARACTERS || !topic.chars().all(is_fine) || matches!(topic.as_str(), "" | "." | "..") {
         return Err(failure::of(Code::InvalidTopic, &format!("{topic:?}")));
     }
+    options.destinations.admit(&options.topic, &topic, &OWN)?;
     Ok((topic, options.key.of(message)?))
 }

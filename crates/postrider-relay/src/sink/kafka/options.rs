@@ -16,6 +16,7 @@ use super::producers::words;
 use crate::error::Error;
 use crate::secret::Secret;
 use crate::sink::SinkFailure;
+use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;
 
 /// Of this, a sink of one relay keeps in memory at most.
@@ -34,6 +35,9 @@ pub struct KafkaOptions {
     /// The Kafka topic. `{topic}` unless given: the message's own.
     #[serde(default = "Template::topic")]
     pub topic: Template,
+    /// Which topics messages may name: `["orders.*"]`. Every one that does not begin with `__` unless given.
+    #[serde(default)]
+    pub destinations: Destinations,
     /// The record's key, which decides on the partition. `"lane"` unless given: the lane, or the message id of a message
     /// without a lane.
     #[serde(default)]
@@ -185,6 +189,7 @@ impl KafkaOptions {
         Self {
             brokers: brokers.into(),
             topic: Template::topic(),
+            destinations: Destinations::default(),
             key: KafkaKey::default(),
             acks: KafkaAcks::default(),
             idempotent: true,

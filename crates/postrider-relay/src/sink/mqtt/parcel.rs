@@ -5,6 +5,7 @@ use bytes::Bytes;
 use postrider::Claimed;
 use rumqttc::{Publish, PublishProperties, QoS};
 
+use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;
 use crate::sink::{SinkFailure, envelope};
 
@@ -12,6 +13,9 @@ use crate::sink::{SinkFailure, envelope};
 const MAX_TEXT_BYTES: usize = 65_535;
 /// Two bytes of an acknowledged publish that are not counted until it has them.
 const PACKET_ID_BYTES: usize = 2;
+
+/// How the server's own topics begin: `$SYS` tells of it, `$CONTROL` changes it.
+const OWN: [&str; 1] = ["$"];
 
 pub(super) struct Parcel {
     pub(super) topic: String,
@@ -22,12 +26,18 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    pub(super) fn new(message: &Claimed, topic: &Template, qos: QoS) -> Result<Self, SinkFailure> {
-        let topic = topic.render(message)?;
+    pub(super) fn new(
+        message: &Claimed,
+        template: &Template,
+        destinations: &Destinations,
+        qos: QoS,
+    ) -> Result<Self, SinkFailure> {
+        let topic = template.render(message)?;
         if !is_text(&topic) || topic.is_empty() || topic.contains(['+', '#']) {
             let words = format!("{topic:?} is no topic: it must not be empty, nor hold +, # or control characters");
             return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, words));
         }
+        destinations.admit(template, &topic, &OWN)?;
         let mut user_properties = Vec::new();
         for (name, value) in envelope::headers(message) {
             if !is_text(name) || !is_text(&value) {

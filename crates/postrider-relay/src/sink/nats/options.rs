@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::secret::Secret;
+use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;
 
 /// How to send to NATS.
@@ -45,6 +46,9 @@ pub struct NatsOptions {
     /// The subject. Default `{topic}`. A message whose values make no valid subject fails for good.
     #[serde(default = "Template::topic")]
     pub subject: Template,
+    /// Which subjects messages may name: `["orders.*"]`. By default every one but the server's own (`$…`, `_INBOX…`).
+    #[serde(default)]
+    pub destinations: Destinations,
     /// The stream that is to take the messages: one that goes to another is refused. Default: any.
     #[serde(default)]
     pub stream: Option<String>,
@@ -90,6 +94,7 @@ impl NatsOptions {
             client_key: None,
             tls: false,
             subject: Template::topic(),
+            destinations: Destinations::default(),
             stream: None,
             timeout: timeout(),
         }

@@ -7,9 +7,9 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use postrider::Claimed;
 
-use crate::sink::SinkFailure;
-use crate::sink::envelope;
+use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;
+use crate::sink::{Finding, SinkFailure, envelope};
 
 const PERSISTENT: u8 = 2;
 const APP_ID: &str = "postrider";
@@ -19,6 +19,9 @@ const HEADER_OVERHEAD: usize = 6;
 const PROPERTIES_OVERHEAD: usize = 256;
 /// RabbitMQ reads more addresses from these, and closes the channel unless they are lists: a header is text.
 const RESERVED: [&str; 2] = ["CC", "BCC"];
+
+/// How the server's own exchanges and queues begin, the one for replies among them.
+const OWN: [&str; 1] = ["amq."];
 
 /// Everything but the body.
 #[derive(Clone)]
@@ -34,17 +37,42 @@ pub(super) struct Parcel {
 pub(super) struct Addressing {
     pub(super) exchange: Option<Template>,
     pub(super) routing_key: Template,
+    pub(super) destinations: Destinations,
     pub(super) max_message_size: usize,
 }
 
 impl Addressing {
+    /// Exchange and routing key. Without an exchange of its own, the routing key is the name of a queue.
+    fn address(&self, message: &Claimed) -> Result<(String, String), SinkFailure> {
+        let routing_key = self.routing_key.render(message)?;
+        let Some(template) = &self.exchange else {
+            self.destinations.admit(&self.routing_key, &routing_key, &OWN)?;
+            return Ok((String::new(), routing_key));
+        };
+        let exchange = template.render(message)?;
+        if exchange.is_empty() {
+            let words = "the message's exchange would have no name, and so be the server's default one";
+            return Err(SinkFailure::terminal(SinkFailure::NO_ADDRESS, words));
+        }
+        self.destinations.admit(template, &format!("{exchange}/{routing_key}"), &OWN)?;
+        Ok((exchange, routing_key))
+    }
+
+    /// What is weak about it. Behind an exchange of the operator's, bindings decide on the queue.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        match &self.exchange {
+            Some(exchange) => self.destinations.finding(exchange, "exchange"),
+            None => self.destinations.finding(&self.routing_key, "routing_key"),
+        }
+    }
+
     pub(super) fn parcel(&self, message: &Claimed) -> Result<Parcel, SinkFailure> {
         let size = message.content.as_bytes().len();
         if size > self.max_message_size {
             let words = format!("{size} bytes are more than the sink's max_message_size, {}", self.max_message_size);
             return Err(SinkFailure::terminal(SinkFailure::TOO_LARGE, words));
         }
-        let exchange = self.exchange.as_ref().map_or(Ok(String::new()), |exchange| exchange.render(message))?;
+        let (exchange, routing_key) = self.address(message)?;
         let (headers, header_bytes) = headers(message)?;
         let content_type = envelope::content_type(message);
         let mut properties = BasicProperties::default()
@@ -58,7 +86,7 @@ impl Addressing {
         }
         Ok(Parcel {
             exchange: short(&exchange, "exchange", SinkFailure::NO_ADDRESS)?,
-            routing_key: short(&self.routing_key.render(message)?, "routing key", SinkFailure::NO_ADDRESS)?,
+            routing_key: short(&routing_key, "routing key", SinkFailure::NO_ADDRESS)?,
             properties,
             header_bytes: header_bytes + content_type.len() + PROPERTIES_OVERHEAD,
         })

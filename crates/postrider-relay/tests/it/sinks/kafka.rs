@@ -118,6 +118,13 @@ impl Destination for Nisshi {
                 FailureClass::Terminal,
             ),
             refusal(
+                "a topic of Kafka's own",
+                self.sink_to("{topic}"),
+                claimed("__consumer_offsets", "1"),
+                SinkFailure::FORBIDDEN_DESTINATION,
+                FailureClass::Terminal,
+            ),
+            refusal(
                 "a topic that is not there",
                 self.sink_to("nowhere"),
                 claimed("orders", "1"),

@@ -71,13 +71,26 @@ impl Destination for NatsDestination {
         let mut large = claimed("orders", "1");
         large.content = Content::Bytes(vec![b'x'; 1024 * 1024]);
         let elsewhere = NatsOptions { stream: Some("INVOICES".to_owned()), ..options(&self.nats) };
+        let listed = NatsOptions { destinations: ["orders"].into_iter().collect(), ..options(&self.nats) };
         vec![
             refusal("no stream", claimed(NOWHERE, "1"), "NATS_NO_RESPONDERS", FailureClass::Retryable),
             refusal("the stream is full", claimed(FULL, "1"), "NATS_10077", FailureClass::Retryable),
             refusal("beyond max_payload", large, SinkFailure::TOO_LARGE, FailureClass::Terminal),
             refusal("a line break in a header", header, SinkFailure::INVALID_HEADER, FailureClass::Terminal),
             refusal("a wildcard", claimed("orders.>", "1"), SinkFailure::NO_ADDRESS, FailureClass::Terminal),
-            refusal("the server's own", claimed("$JS.API.INFO", "1"), SinkFailure::NO_ADDRESS, FailureClass::Terminal),
+            refusal(
+                "the server's own",
+                claimed("$JS.API.INFO", "1"),
+                SinkFailure::FORBIDDEN_DESTINATION,
+                FailureClass::Terminal,
+            ),
+            Refusal {
+                why: "a subject that is not listed",
+                sink: Arc::new(sink(listed)),
+                message: claimed(NOWHERE, "1"),
+                code: SinkFailure::FORBIDDEN_DESTINATION,
+                class: FailureClass::Terminal,
+            },
             Refusal {
                 why: "another stream than the configured one takes the subject",
                 sink: Arc::new(sink(elsewhere)),
@@ -303,6 +316,7 @@ async fn a_look_finds_what_is_weak() {
     let plain = options(&nats);
     let findings = sink(plain.clone()).check().await;
     assert!(has(&findings, Level::Broken, "no stream that we may see"), "{findings:?}");
+    assert!(has(&findings, Level::Weak, "choose any destination"), "{findings:?}");
     let fixed = NatsOptions { subject: template("orders"), ..plain.clone() };
     let findings = sink(fixed.clone()).check().await;
     assert!(has(&findings, Level::Broken, "no stream takes the subject orders"), "{findings:?}");

@@ -96,6 +96,12 @@ impl Destination for Rabbit {
         let mut heavy = message("orders");
         heavy.headers.insert("x-heavy".to_owned(), "x".repeat(200_000));
         let long_key = message(&"x".repeat(256));
+        let forbidden = SinkFailure::FORBIDDEN_DESTINATION;
+        let queue = RabbitmqOptions { exchange: None, ..self.options() };
+        let listed = RabbitmqOptions { destinations: ["reader"].into_iter().collect(), ..queue.clone() };
+        let exchange = RabbitmqOptions { exchange: Some(template("{topic}")), ..self.options() };
+        let pair = [format!("{EXCHANGE}/orders")].into_iter().collect();
+        let pair = RabbitmqOptions { destinations: pair, ..self.options() };
         vec![
             refusal("nobody is bound", self.options(), message("nobody"), "AMQP_NO_ROUTE", retryable),
             refusal("there is no such exchange", nowhere, message("orders"), "AMQP_NOT_FOUND", retryable),
@@ -104,6 +110,10 @@ impl Destination for Rabbit {
             refusal("there is no such host", vhost, message("orders"), "AMQP_NOT_ALLOWED", retryable),
             refusal("it has no lane", lane, message("orders"), SinkFailure::NO_ADDRESS, terminal),
             refusal("its key is too long", self.options(), long_key, SinkFailure::NO_ADDRESS, terminal),
+            refusal("a queue of the server's own", queue, message("amq.rabbitmq.reply-to"), forbidden, terminal),
+            refusal("a queue that is not listed", listed, message("orders"), forbidden, terminal),
+            refusal("an exchange of the server's own", exchange, message("amq.direct"), forbidden, terminal),
+            refusal("a key that is not listed", pair, message("users"), forbidden, terminal),
             refusal("a header is RabbitMQ's own", self.options(), copies, SinkFailure::INVALID_HEADER, terminal),
             refusal("its headers fill a frame", self.options(), heavy, SinkFailure::INVALID_HEADER, terminal),
         ]

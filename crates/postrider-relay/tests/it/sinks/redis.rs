@@ -63,6 +63,7 @@ impl Destination for RedisDestination {
         let by_tenant = RedisOptions { stream: template("{tenant_id}"), ..options(&self.redis) };
         let mut crowded = claimed("orders", "1");
         crowded.headers = (0..3_600).map(|n| (format!("x-{n}"), n.to_string())).collect();
+        let listed = RedisOptions { destinations: ["orders"].into_iter().collect(), ..options(&self.redis) };
         vec![
             Refusal {
                 why: "more headers than an entry takes",
@@ -90,6 +91,13 @@ impl Destination for RedisDestination {
                 sink: Arc::new(sink(by_tenant)),
                 message: claimed("orders", "1"),
                 code: SinkFailure::NO_ADDRESS,
+                class: FailureClass::Terminal,
+            },
+            Refusal {
+                why: "a stream that is not listed",
+                sink: Arc::new(sink(listed)),
+                message: claimed("sessions", "1"),
+                code: SinkFailure::FORBIDDEN_DESTINATION,
                 class: FailureClass::Terminal,
             },
         ]
@@ -323,6 +331,9 @@ async fn a_server_that_does_not_answer_is_left_after_the_timeout() {
 async fn a_look_finds_what_is_weak() {
     let strong = Redis::start().await;
     let findings = sink(options(&strong)).check().await;
+    assert!(has(&findings, Level::Weak, "choose any destination"), "{findings:?}");
+    let listed = RedisOptions { destinations: ["orders*"].into_iter().collect(), ..options(&strong) };
+    let findings = sink(listed).check().await;
     assert!(findings.iter().all(|finding| finding.level == Level::Works), "{findings:?}");
     assert!(has(&findings, Level::Works, "on disk before it is acknowledged"), "{findings:?}");
     for (settings, what) in [

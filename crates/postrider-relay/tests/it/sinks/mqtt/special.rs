@@ -138,3 +138,27 @@ async fn a_long_lane_is_handed_back_in_part() {
     deliver_a_long_lane_in_parts(&*sink(MqttOptions { timeout: Duration::from_millis(250), ..options })).await;
     assert_lanes_in_order(&mqtt.arrived(1_000).await);
 }
+
+/// `$CONTROL` changes the server itself. Only the configuration names such a topic, and a list says what else is not meant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_chooses_no_topic_of_the_servers_own() {
+    let mqtt = Mqtt::start().await;
+    let forbidden = (SinkFailure::FORBIDDEN_DESTINATION, FailureClass::Terminal);
+    let careless = MqttOptions { require_subscriber: false, ..mqtt.options() };
+    for topic in ["$CONTROL/dynamic-security/v1", "$SYS/broker/x", "$x"] {
+        let verdict = deliver_one(&*sink(careless.clone()), &claimed(topic, "1")).await;
+        assert_eq!(failure(&verdict), forbidden, "{topic}");
+    }
+    let meant = sink(MqttOptions { topic: template("$x/{topic}"), ..careless.clone() });
+    let verdict = deliver_one(&*meant, &claimed("y", "1")).await;
+    assert!(!matches!(&verdict, Verdict::Failed(failure) if failure.code == forbidden.0), "{verdict:?}");
+    let listed = MqttOptions { destinations: ["orders/*"].into_iter().collect(), ..careless.clone() };
+    assert!(delivered(&deliver_one(&*sink(listed.clone()), &claimed("orders/1", "1")).await));
+    assert_eq!(failure(&deliver_one(&*sink(listed.clone()), &claimed("users/1", "1")).await), forbidden);
+    let told = async |options: MqttOptions| {
+        let findings = MqttSink::new(options).expect("options").check().await;
+        findings.iter().any(|finding| finding.level == Level::Weak && finding.what.contains("choose any destination"))
+    };
+    assert!(told(careless.clone()).await && !told(listed).await);
+    assert!(!told(MqttOptions { topic: template("shop/{topic}"), ..careless }).await);
+}
