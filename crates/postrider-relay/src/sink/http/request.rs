@@ -52,6 +52,50 @@ const HOP_BY_HOP: [&str; 13] = [
     "upgrade",
 ];
 
+/// Who somebody is, where a request came from, and what it is really for: receivers and proxies believe these, so they are
+/// the operator's to say, never a producer's.
+const TRUSTED: [&str; 27] = [
+    "api-key",
+    "authorization",
+    "cf-connecting-ip",
+    "client-ip",
+    "cookie",
+    "cookie2",
+    "fastly-client-ip",
+    "forwarded",
+    "proxy",
+    "remote-user",
+    "set-cookie",
+    "set-cookie2",
+    "true-client-ip",
+    "via",
+    "x-access-token",
+    "x-amz-security-token",
+    "x-api-key",
+    "x-auth-token",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-real-ip",
+    "x-remote-user",
+];
+
+/// Beginnings of others of their kind.
+const TRUSTED_STARTS: [&str; 8] = [
+    "x-amzn-oidc-",
+    "x-client-cert",
+    "x-forwarded-",
+    "x-goog-",
+    "x-ms-client-principal",
+    "x-original-",
+    "x-rewrite-",
+    "x-ssl-",
+];
+
 /// What is percent-encoded in a value of ours, so that a receiver gets it back whatever it was: the rule of the HTTP
 /// binding of `CloudEvents`.
 const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
@@ -169,15 +213,26 @@ impl Composer {
     }
 
     fn passes_on(&self, name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
+        // Many servers read `x_real_ip` as `x-real-ip`.
+        let name = name.to_ascii_lowercase().replace('_', "-");
         match self.body {
+            _ if is_ours(&name) || (self.signer.is_some() && name.starts_with(webhook::START)) => false,
             // The attributes are ours to say. Receivers take any request that has one for an event in headers.
             HttpBody::CloudeventsBinary | HttpBody::CloudeventsStructured if name.starts_with(ATTRIBUTE) => false,
             // What is sent is not the content but something that holds it.
             HttpBody::CloudeventsStructured if name.starts_with(ABOUT_CONTENT) => false,
-            _ => name != USER_AGENT.as_str() && !HOP_BY_HOP.contains(&name.as_str()),
+            _ => !HOP_BY_HOP.contains(&name.as_str()) && !is_trusted(&name),
         }
     }
+}
+
+/// Whether it is, but for its spelling, a header that is set here.
+fn is_ours(name: &str) -> bool {
+    name.starts_with(OURS) || name == IDEMPOTENCY_KEY.as_str() || name == USER_AGENT.as_str()
+}
+
+fn is_trusted(name: &str) -> bool {
+    TRUSTED.contains(&name) || TRUSTED_STARTS.iter().any(|start| name.starts_with(start))
 }
 
 /// What the operator sets for every request.

@@ -13,6 +13,8 @@ use uuid::Uuid;
 use super::options::WebhookOptions;
 use crate::error::Error;
 
+/// How the names of all of them begin.
+pub(super) const START: &str = "webhook-";
 pub(super) const ID: &str = "webhook-id";
 pub(super) const TIMESTAMP: &str = "webhook-timestamp";
 pub(super) const SIGNATURE: &str = "webhook-signature";

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use postrider::Content;
-use postrider_relay::{BasicAuth, FailureClass, HttpOptions, Secret, SinkFailure};
+use postrider_relay::{BasicAuth, FailureClass, HttpBody, HttpOptions, Secret, SinkFailure};
 use postrider_testkit::sink_contract::claimed;
 use uuid::Uuid;
 
@@ -62,6 +62,7 @@ async fn what_belongs_to_the_connection_is_not_a_producers_to_say() {
         ("Trailer", "x"),
         ("Expect", "100-continue"),
         ("Proxy-Authorization", "Basic x"),
+        ("Proxy-Connection", "close"),
         ("Idempotency-Key", "forged"),
         ("Postrider-Message-Id", "forged"),
         ("Authorization", "Bearer of-the-producer"),
@@ -81,6 +82,44 @@ async fn what_belongs_to_the_connection_is_not_a_producers_to_say() {
     {
         assert_eq!(request.header(name), None, "{name}");
     }
+}
+
+/// Receivers believe these: whom a request is from and what it is for. The message itself is delivered.
+#[tokio::test]
+async fn whom_a_receiver_believes_is_not_a_producers_to_say() {
+    let receiver = Receiver::accepting().await;
+    let forged = "Authorization Cookie Set-Cookie Forwarded X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto \
+                  X-Forwarded-Client-Cert X-Forwarded X-Real-IP X-Client-IP True-Client-IP Via X-Original-URL \
+                  X-Original-Host X-Rewrite-URL X-HTTP-Method-Override X-Remote-User X-SSL-Client-Verify Proxy X-Api-Key \
+                  X-Auth-Token X-Amzn-Oidc-Identity";
+    let forged: Vec<&str> = forged.split_whitespace().collect();
+    let mut message = claimed("t", "1");
+    for name in &forged {
+        // Servers that make variables of headers take the one spelling for the other.
+        message.headers.insert((*name).to_owned(), "forged".to_owned());
+        message.headers.insert(name.replace('-', "_"), "forged".to_owned());
+    }
+    for name in ["idempotency_key", "postrider_message_id", "user_agent", "content_length"] {
+        message.headers.insert(name.to_owned(), "forged".to_owned());
+    }
+    message.headers.insert("X-Note".to_owned(), "kept".to_owned());
+    message.headers.insert("traceparent".to_owned(), TRACEPARENT.to_owned());
+    for options in [
+        options(&receiver),
+        HttpOptions { body: HttpBody::CloudeventsStructured, ..options(&receiver) },
+        HttpOptions { body: HttpBody::CloudeventsBinary, ..options(&receiver) },
+    ] {
+        delivered(&sink(&options), &message).await;
+        let request = receiver.received().pop().expect("a request");
+        let said = |value: &hyper::header::HeaderValue| value.as_bytes() == b"forged";
+        let believed: Vec<_> = request.headers.iter().filter(|(_, value)| said(value)).map(|(name, _)| name).collect();
+        assert!(believed.is_empty(), "{:?}: {believed:?}", options.body);
+        assert_eq!((request.header("x-note"), request.header("traceparent")), (Some("kept"), Some(TRACEPARENT)));
+    }
+    let bearer = Some(Secret::from("of-the-operator"));
+    delivered(&sink(&HttpOptions { bearer, ..options(&receiver) }), &message).await;
+    let request = receiver.received().pop().expect("a request");
+    assert_eq!(request.header("authorization"), Some("Bearer of-the-operator"));
 }
 
 #[tokio::test]
