@@ -9,7 +9,7 @@ use std::time::Duration;
 use postrider::{AttemptState, Completed, Completion, LeaseToken, Outcome};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 use uuid::Uuid;
 
 use crate::leases::Held;
@@ -173,6 +173,7 @@ fn recorded(
             outlet.retry_at(shared.clock.now() + *retry_after);
         }
         let Some(dead) = dead else { continue };
+        tell(held, completion, *dead);
         let state = completion.outcome.state();
         states.entry((&outlet.name, state.as_str())).or_insert((state, 0)).1 += 1;
         match &completion.outcome {
@@ -185,6 +186,23 @@ fn recorded(
         shared.telemetry.attempts(sink, state, count);
     }
     drop(helds);
+}
+
+/// A death is a line in every log, a failed attempt one for whoever looks for it. Codes only: the words of an error may
+/// repeat what is in the message, and stand in the attempt.
+fn tell(held: &Held, completion: &Completion, dead: bool) {
+    let Some(failure) = completion.outcome.failure() else { return };
+    let (message, sink) = (&held.message, held.outlet.name.as_str());
+    let error_code = failure.error_code.as_deref().unwrap_or_default();
+    let (message_id, topic, attempt_no) = (message.message_id, message.topic.as_str(), message.attempt_no);
+    let retry_after = match &completion.outcome {
+        Outcome::Retryable { retry_after, .. } if !dead => Some(*retry_after),
+        _ => None,
+    };
+    debug!(%message_id, sink, topic, attempt_no, error_code, retry_after = ?retry_after, "attempt failed");
+    if dead {
+        warn!(%message_id, sink, topic, attempt_no, error_code, "message is dead: it waits for a person");
+    }
 }
 
 async fn release(shared: &Shared, unsent: Vec<Held>, losses: &mut Losses) {

@@ -229,7 +229,11 @@ fn note_for_breaker(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) {
     if answered > 0 {
         outlet.answered(answered);
     } else if !verdicts.iter().any(refused_here) {
-        outlet.failed(shared.clock.now());
+        let failure = verdicts.iter().rev().find_map(|verdict| match verdict {
+            Verdict::Failed(failure) => Some(failure),
+            _ => None,
+        });
+        outlet.failed(shared.clock.now(), failure);
     }
 }
 

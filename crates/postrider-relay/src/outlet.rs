@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::breaker::{Breaker, Change};
 use crate::options::SinkOptions;
-use crate::sink::{Batching, Sink};
+use crate::sink::{Batching, Sink, SinkFailure};
 use crate::telemetry::Telemetry;
 
 /// Retries that are remembered to the moment; more are found by polling.
@@ -84,16 +84,27 @@ impl Outlet {
         self.tell(change);
     }
 
-    /// A delivery failed that may be retried.
-    pub(crate) fn failed(&self, now: Instant) {
+    /// A delivery failed that may be retried, and how; `None` if nothing was sent.
+    pub(crate) fn failed(&self, now: Instant, failure: Option<&SinkFailure>) {
         let change = self.breaker().failed(now);
+        if let (Some(Change::Opened { cool_down }), Some(failure)) = (change, failure) {
+            let (error_code, error) = (failure.code.as_str(), failure.words_for_the_log());
+            warn!(
+                sink = self.name,
+                ?cool_down,
+                error_code,
+                error,
+                "breaker opened: the sink keeps failing and is left alone"
+            );
+        } else if let Some(Change::Opened { cool_down }) = change {
+            warn!(sink = self.name, ?cool_down, "breaker opened: the sink sends nothing and is left alone");
+        }
         self.tell(change);
     }
 
     fn tell(&self, change: Option<Change>) {
         match change {
-            Some(Change::Opened { cool_down }) => {
-                warn!(sink = self.name, ?cool_down, "breaker opened: the sink keeps failing and is left alone");
+            Some(Change::Opened { .. }) => {
                 self.telemetry.breaker_open(&self.name, true);
                 self.breakers_changed.notify_one();
                 self.nudge.notify_one();

@@ -1,57 +1,18 @@
 //! A store that goes away and comes back, again and again, or stands still: what the relay says and how many connections
 //! it makes.
 
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Route, Store};
 use postrider_relay::{Relay, RelayOptions, SinkOptions};
 use postrider_testkit::FaultProxy;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
+use crate::log::Log;
 use crate::support::{arrivals, message, messages, patiently, quick, site, start, store};
 
 /// Outages of a storm.
 const STORM: u64 = 25;
-
-/// Every line that is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn count(&self, words: &str) -> usize {
-        self.0.lock().expect("no panic").iter().filter(|line| line.contains(words)).count()
-    }
-}
-
-struct Words(String);
-
-impl Visit for Words {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let _ = write!(self.0, "{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut words = Words(String::new());
-        event.record(&mut words);
-        self.0.lock().expect("no panic").push(words.0);
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 /// Connections that are cut again and again are a few lines in the log, not a few for each cut; and everything arrives.
 #[tokio::test]
@@ -79,10 +40,10 @@ async fn a_storm_of_outages_is_a_few_lines() {
     }
     relay.stop().await;
     let lines = |words: &str| log.count(words);
-    assert!((1..=2).contains(&lines("the store cannot be asked")), "{:?}", log.0);
-    assert!((1..=2).contains(&lines("the store answers again")), "{:?}", log.0);
-    assert!(lines("cannot listen for notifications") <= 2, "{:?}", log.0);
-    assert!(lines("listening for notifications again") <= 2, "{:?}", log.0);
+    assert!((1..=2).contains(&lines("the store cannot be asked")), "{:?}", log.lines());
+    assert!((1..=2).contains(&lines("the store answers again")), "{:?}", log.lines());
+    assert!(lines("cannot listen for notifications") <= 2, "{:?}", log.lines());
+    assert!(lines("listening for notifications again") <= 2, "{:?}", log.lines());
 }
 
 /// A relay with more sinks than connections, on a database that stands still: it never has more than its pool and its

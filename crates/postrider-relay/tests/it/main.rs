@@ -11,6 +11,7 @@ mod idle_latency;
 mod kill;
 mod lanes;
 mod limits;
+mod log;
 #[cfg(feature = "schema")]
 mod schema;
 mod shutdown;
