@@ -16,18 +16,25 @@ use crate::sink::SinkFailure;
 /// The code of a request that was not made because of its address.
 pub(super) const FORBIDDEN_ADDRESS: &str = "FORBIDDEN_ADDRESS";
 
-/// What is not public among the addresses of version 4: RFC 6890 and its registry, multicast and what is reserved.
-const FORBIDDEN_V4: [(Ipv4Addr, u8); 15] = [
+/// What is not public among the addresses of version 4: RFC 6890 and its registry, multicast, what is reserved, and what a
+/// platform answers itself. The metadata services of the others (169.254.169.254, 100.100.100.200, 192.0.0.192) are in these
+/// networks.
+const FORBIDDEN_V4: [(Ipv4Addr, u8); 19] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
+    // The platform's own service in Azure: the address is public, what answers there is the machine's host.
+    (Ipv4Addr::new(168, 63, 129, 16), 32),
     (Ipv4Addr::new(169, 254, 0, 0), 16),
     (Ipv4Addr::new(172, 16, 0, 0), 12),
     (Ipv4Addr::new(192, 0, 0, 0), 24),
     (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 31, 196, 0), 24),
+    (Ipv4Addr::new(192, 52, 193, 0), 24),
     (Ipv4Addr::new(192, 88, 99, 0), 24),
     (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(192, 175, 48, 0), 24),
     (Ipv4Addr::new(198, 18, 0, 0), 15),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
     (Ipv4Addr::new(203, 0, 113, 0), 24),
@@ -37,12 +44,13 @@ const FORBIDDEN_V4: [(Ipv4Addr, u8); 15] = [
 
 /// Version 6: only global unicast, `2000::/3`, is public, and of that not these.
 const GLOBAL_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// Protocol assignments with Teredo among them, documentation (old and new), and 6to4: the last can hide any address of
+/// Protocol assignments with Teredo among them, documentation (old and new), AS112, and 6to4: the last can hide any address of
 /// version 4, and no public service is reached through it any more.
-const FORBIDDEN_V6: [(Ipv6Addr, u8); 4] = [
+const FORBIDDEN_V6: [(Ipv6Addr, u8); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
@@ -168,6 +176,16 @@ mod tests {
             ("100.127.255.255", "100.128.0.0"),
             ("127.0.0.0", "126.255.255.255"),
             ("127.255.255.255", "128.0.0.0"),
+            ("168.63.129.16", "168.63.129.15"),
+            ("168.63.129.16", "168.63.129.17"),
+            ("100.100.100.200", "192.31.197.0"),
+            ("192.0.0.192", "192.52.194.0"),
+            ("192.31.196.1", "192.31.195.255"),
+            ("192.52.193.1", "192.52.192.255"),
+            ("192.175.48.1", "192.175.47.255"),
+            ("fd00:ec2::254", "2620:4f:8001::1"),
+            ("fd20:ce::254", "2620:4f:7fff::1"),
+            ("2620:4f:8000::1", "2620::1"),
             ("169.254.169.254", "169.253.255.255"),
             ("169.254.255.255", "169.255.0.0"),
             ("172.16.0.0", "172.15.255.255"),

@@ -44,7 +44,7 @@ fn literals() -> Vec<String> {
     let mut hosts: Vec<String> = Vec::new();
     // Loopback, the unspecified address, private networks, link-local with the clouds' metadata, shared space, others.
     let addresses = "127.0.0.1 127.1.2.3 0.0.0.0 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 \
-                     198.18.0.1 192.0.2.1 224.0.0.1 255.255.255.255";
+                     198.18.0.1 192.0.2.1 224.0.0.1 255.255.255.255 168.63.129.16 100.100.100.200 192.0.0.192";
     for address in addresses.split_whitespace() {
         let address: [u8; 4] = address.parse::<std::net::Ipv4Addr>().expect("an address").octets();
         let [a, b, c, d] = address;
