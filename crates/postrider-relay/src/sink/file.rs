@@ -4,12 +4,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider::Claimed;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -20,11 +21,17 @@ use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
 /// Messages of one call: one write to the disk for all of them.
 const MAX_MESSAGES: usize = 1_000;
 
+/// A new file is for the relay's user alone: messages are nobody else's to read.
+const MODE: u32 = 0o600;
+/// What others than the owner may do with a file.
+const OTHERS: u32 = 0o077;
+
 /// How a [`FileSink`] writes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileOptions {
-    /// The file. It is made if it is not there; its directory is not.
+    /// The file. It is made if it is not there, for the relay's user alone; its directory is not. A symbolic link in its
+    /// place is refused.
     pub path: PathBuf,
     /// When a line counts as written. `batch` by default.
     #[serde(default)]
@@ -88,7 +95,11 @@ impl Sink for FileSink {
     async fn check(&self) -> Vec<Finding> {
         let path = self.options.path.clone();
         let mut findings = match tokio::task::spawn_blocking(move || open_file(&path)).await {
-            Ok(Ok(_)) => vec![Finding::works(format!("{} can be appended to", self.options.path.display()))],
+            Ok(Ok(file)) => {
+                let mut findings = vec![Finding::works(format!("{} can be appended to", self.options.path.display()))];
+                findings.extend(open_to_others(&file, &self.options.path));
+                findings
+            }
             Ok(Err(error)) => vec![Finding::broken(
                 format!("{} cannot be opened: {error}", self.options.path.display()),
                 "make its directory, and let the relay's user write there",
@@ -134,13 +145,30 @@ fn append(
 
 fn is_the_one_named(file: &File, path: &Path) -> bool {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    matches!((file.metadata(), fs::metadata(path)), (Ok(open), Ok(named)) if same(&open, &named))
+    // Not followed: a link that was put in its place is not the file, even if it leads there.
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(open), Ok(named)) if same(&open, &named))
+}
+
+/// An older file may have been made with other rights.
+fn open_to_others(file: &File, path: &Path) -> Option<Finding> {
+    let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    (metadata.mode() & OTHERS != 0).then(|| {
+        let words =
+            format!("{} can be read or written by others: its mode is {:o}", path.display(), metadata.mode() & 0o777);
+        Finding::weak(words, "chmod 600, unless whoever reads it needs more")
+    })
 }
 
 /// Opens for appending, and ends a line that was torn off.
 fn open_file(path: &Path) -> io::Result<File> {
-    let is_new = !path.exists();
-    let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+    let is_new = fs::symlink_metadata(path).is_err();
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = OpenOptions::new().create(true).append(true).read(true).mode(MODE).custom_flags(flags).open(path);
+    if file.is_err() && fs::symlink_metadata(path).is_ok_and(|named| named.is_symlink()) {
+        let words = "it is a symbolic link, and links are not followed: name the file itself";
+        file = Err(io::Error::other(words));
+    }
+    let mut file = file?;
     if is_new && let Some(directory) = path.parent() {
         // A file that is on the disk under no name would be lost with the power.
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };

@@ -2,7 +2,8 @@
 //! away; a file cannot stand still and refuses no message, so those cases of the contract are not for it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,4 +168,45 @@ async fn a_look_at_it_says_what_is_weak_and_what_is_broken() {
     assert_eq!(levels(directory.path(), FileSync::Batch).await, [Level::Works]);
     assert_eq!(levels(directory.path(), FileSync::Never).await, [Level::Works, Level::Weak]);
     assert_eq!(levels("/nowhere/at/all".into(), FileSync::Batch).await, [Level::Broken]);
+}
+
+/// Messages are nobody else's to read.
+#[tokio::test]
+async fn a_new_file_is_for_the_relays_user_alone() {
+    let directory = Directory::start().await;
+    deliver(&*directory.sink().await, &[claimed("t", "1")]).await;
+    let mode = || fs::metadata(directory.path()).expect("the file").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o644)).expect("opened");
+    let findings = FileSink::new(FileOptions { path: directory.path(), sync: FileSync::Batch }).check().await;
+    assert_eq!(findings.iter().map(|finding| finding.level).collect::<Vec<_>>(), [Level::Works, Level::Weak]);
+    assert_eq!(mode(), 0o644, "whoever opened it may have meant it");
+}
+
+/// A link in the file's place is not followed: not at the start, and not when it is put there later, even to the same file.
+#[tokio::test]
+async fn a_symbolic_link_is_not_followed() {
+    let directory = Directory::start().await;
+    let (elsewhere, path) = (directory.root.path().join("elsewhere"), directory.path());
+    let sink = directory.sink().await;
+    let refused = async || {
+        let verdicts = deliver(&*sink, &[claimed("t", "1")]).await;
+        let [Verdict::Failed(failure)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+        assert!(failure.message.contains("symbolic link"), "{}", failure.message);
+    };
+    fs::write(&elsewhere, "").expect("a file");
+    symlink(&elsewhere, &path).expect("a link");
+    refused().await;
+    fs::remove_file(&path).expect("removed");
+    symlink(directory.root.path().join("nothing"), &path).expect("a link to nothing");
+    refused().await;
+    fs::remove_file(&path).expect("removed");
+    let verdicts = deliver(&*sink, &[claimed("t", "1")]).await;
+    assert!(matches!(verdicts.as_slice(), [Verdict::Delivered(_)]), "{verdicts:?}");
+    // While the sink has it open.
+    fs::rename(&path, directory.root.path().join("moved")).expect("moved");
+    symlink(directory.root.path().join("moved"), &path).expect("a link to what is open");
+    refused().await;
+    assert_eq!(fs::read(&elsewhere).expect("read"), b"");
+    assert_eq!(read(&fs::read(directory.root.path().join("moved")).expect("read")).len(), 1);
 }
