@@ -39,7 +39,7 @@ async fn a_storm_of_outages_is_a_few_lines() {
         arrived.next().await;
     }
     relay.stop().await;
-    let lines = |words: &str| log.count(words);
+    let lines = |words: &str| log.told(words);
     assert!((1..=2).contains(&lines("the store cannot be asked")), "{:?}", log.lines());
     assert!((1..=2).contains(&lines("the store answers again")), "{:?}", log.lines());
     assert!(lines("cannot listen for notifications") <= 2, "{:?}", log.lines());

@@ -22,8 +22,13 @@ impl Log {
         self.0.lock().expect("no panic").clone()
     }
 
-    pub(crate) fn count(&self, words: &str) -> usize {
+    fn count(&self, words: &str) -> usize {
         self.with(words).len()
+    }
+
+    /// Lines with these words that stand in a log of the usual level.
+    pub(crate) fn told(&self, words: &str) -> usize {
+        self.with(words).iter().filter(|line| !line.starts_with("DEBUG")).count()
     }
 
     fn with(&self, words: &str) -> Vec<String> {

@@ -157,7 +157,7 @@ async fn what_is_kept_of_an_answer_is_harmless() {
     );
     assert!((2_040..=2_048).contains(&answer.len()), "{}", answer.len());
     let short = HttpOptions { keep_answer_bytes: 12, ..options(&receiver) };
-    assert_eq!(failed(&sink(&short), &claimed("t", "1")).await.answer.as_deref(), Some("you sent…"));
+    assert_eq!(failed(&sink(&short), &claimed("t", "1")).await.answer.as_deref(), Some("you sent …"));
     let off = HttpOptions { keep_answer_bytes: 0, ..options(&receiver) };
     assert_eq!(failed(&sink(&off), &claimed("t", "1")).await.answer, None);
 }
