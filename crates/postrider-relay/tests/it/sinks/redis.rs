@@ -364,7 +364,7 @@ async fn a_look_finds_what_is_in_the_way() {
     redis.kill();
     let findings = sink(options(&redis)).check().await;
     assert!(has(&findings, Level::Broken, "Redis at"), "{findings:?}");
-    assert_eq!(findings.len(), 1);
+    assert!(findings.iter().all(|finding| finding.level != Level::Works), "{findings:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
