@@ -22,6 +22,7 @@ mod lanes;
 mod locks;
 mod migrate;
 mod model;
+mod old_statistics;
 mod one_hand;
 mod operate;
 mod partitions;

@@ -33,7 +33,8 @@ begin
     select array_agg(c.message_id), array_agg(c.sink) into letter_ids, letter_sinks
     from (
         select l.message_id, l.sink from dead_letter l
-        where (choose_dead.message_ids is null or l.message_id = any (choose_dead.message_ids))
+        where num_nulls(l.died_at) <> 1
+          and (choose_dead.message_ids is null or l.message_id = any (choose_dead.message_ids))
           and (choose_dead.sink is null or l.sink = choose_dead.sink)
           and (choose_dead.namespace is null or l.namespace = choose_dead.namespace)
           and (choose_dead.topic is null or l.topic = choose_dead.topic)

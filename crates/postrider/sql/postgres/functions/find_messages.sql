@@ -19,6 +19,8 @@ create or replace function :"schema".find_messages(
     language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_custom_plan
+    -- With old statistics a table of dead letters that has grown is read from end to end for every message.
+    set enable_seqscan = off
     set enable_hashjoin = off
     set enable_mergejoin = off
     set jit = off

@@ -1,0 +1,232 @@
+//! Questions about a burst that autovacuum has not seen yet: 100,000 deliveries in 1,000 lanes, where the planner takes every
+//! table for nearly empty. That is when somebody looks. What each question reads is counted, in rows and in pages, not timed:
+//! the machine may be busy. A good plan reads a table once; a bad one reads it for each lane or for each message.
+
+use std::time::{Duration, Instant};
+
+use postrider::{
+    DeadFilter, DeadPage, Inspect as _, LaneFilter, LaneState, ListFilter, ListState, PostgresStore, Schema,
+    Store as _, WaitingFilter,
+};
+use postrider_testkit::{Cluster, Database};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::support::number;
+
+/// Rows that a question may read: some of the tables, a few times.
+const MOST_ROWS: i64 = 500_000;
+/// Pages that a question may read: one for each delivery when lanes are counted by their index, and some more.
+const MOST_PAGES: i64 = 300_000;
+
+/// Questions about no more than a hundred messages, or about one page that an index has in order, and what they may read.
+const SMALL: [&str; 11] = [
+    "has due",
+    "list pending",
+    "show",
+    "explain",
+    "entries",
+    "entries of dead letters",
+    "one lane",
+    "dead letters",
+    "dead letters of a sink",
+    "dead letters by id",
+    "samples, relays, audit, routes",
+];
+const MOST_ROWS_OF_SMALL: i64 = 2_000;
+const MOST_PAGES_OF_SMALL: i64 = 5_000;
+
+/// What the store is asked.
+const QUESTIONS: [&str; 24] = [
+    "status",
+    "list",
+    "list pending",
+    "list leased",
+    "list dead",
+    "list delivered",
+    "list discarded",
+    "list of a lane",
+    "show",
+    "explain",
+    "entries",
+    "entries of dead letters",
+    "lanes",
+    "lanes that wait",
+    "one lane",
+    "dead letters",
+    "dead letters of a sink",
+    "dead letters by id",
+    "dead groups",
+    "dead letters counted",
+    "waiting",
+    "future times",
+    "has due",
+    "samples, relays, audit, routes",
+];
+
+/// What people ask in `psql`.
+const VIEWS: [&str; 11] = [
+    "select * from outbox.status",
+    "select * from outbox.sinks",
+    "select * from outbox.lanes",
+    "select * from outbox.lanes order by depth desc limit 100",
+    "select * from outbox.in_flight",
+    "select * from outbox.dead_letters",
+    "select * from outbox.dead_letters order by failed_at desc limit 100",
+    "select count(*) from outbox.deliveries where state = 'pending'",
+    "select * from outbox.messages order by message_id desc limit 100",
+    "select * from outbox.relays, outbox.samples, outbox.audit_log",
+    "select * from outbox.recent_attempts()",
+];
+
+/// Ids of what was loaded.
+struct Loaded {
+    waiting: Vec<Uuid>,
+    dead: Vec<Uuid>,
+}
+
+/// A burst, dead letters, an attempt for each delivery, some leases and heads that failed; and what the planner knew before.
+async fn load(client: &Client) -> Loaded {
+    let id = "encode(int8send((((date_part('epoch', now()) * 1000)::int8 - 1000 - i / 1000) << 16) | (7 << 12) | i % 1000) \
+              || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid";
+    let message = "insert into outbox.message \
+                   (id, occurred_at, priority, content_bytes, namespace, topic, payload, lane, sequence_id)";
+    let burst = format!(
+        "with m as materialized (select i, {id} as id, 'lane-' || i % 1000 as lane from generate_series(1, 100000) i), \
+         w as ({message} select id, now(), 0, 1, 'default', 't', '1', lane, i from m) \
+         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
+         select id, now(), 0, 1, 'default', lane, i from m; \
+         with m as materialized (select i, {id} as id from generate_series(1, 5000) i), \
+         w as ({message} select id, now(), 0, 1, 'default', 'd', '1', null, null from m) \
+         insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, attempt_no, attempt_count, \
+         parked) select id, 'default', now(), 'FAILED', 0, 1, 1, 1, false from m; \
+         insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+         select message_id, now(), now(), 1, 'RETRYABLE'::outbox.attempt_state, 'default', 'w' from outbox.delivery \
+         union all select message_id, now(), now(), 1, 'FAILED', 'default', 'w' from outbox.dead_letter; \
+         update outbox.delivery set due_at = now() + interval '1 hour', attempt_no = 1, attempt_count = 1 \
+         where sequence_id <= 100; \
+         update outbox.delivery set claimed_at = now(), lease_expires_at = now() + interval '1 hour', claimed_by = 'w', \
+         lease_token = gen_random_uuid() where sequence_id between 101 and 200"
+    );
+    client.batch_execute(&burst).await.unwrap();
+    // As a vacuum leaves a table whose last row stands at the end of 72 pages.
+    let nearly_empty = "update pg_class set reltuples = 1, relpages = 72 where relnamespace = 'outbox'::regnamespace \
+                        and relkind = 'r' and relname ~ '^(delivery|dead_letter|message|attempt)'; \
+                        delete from pg_statistic where starelid in \
+                        (select oid from pg_class where relnamespace = 'outbox'::regnamespace)";
+    client.batch_execute(nearly_empty).await.unwrap();
+    let ids = async |table: &str| -> Vec<Uuid> {
+        let sql = format!("select message_id from outbox.{table} order by message_id desc limit 100");
+        client.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    Loaded { waiting: ids("delivery").await, dead: ids("dead_letter").await }
+}
+
+async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
+    let list = ListFilter { limit: 100, ..ListFilter::default() };
+    let lanes = LaneFilter { limit: 100, ..LaneFilter::default() };
+    let page = DeadPage { after: None, limit: 100 };
+    let dead = DeadFilter::default();
+    let of_sink = || Some("default".to_owned());
+    let of_lane = || Some("lane-500".to_owned());
+    let asked = match question {
+        "status" => store.status().await.map(drop),
+        "list" => store.list(&list).await.map(drop),
+        "list of a lane" => store.list(&ListFilter { lane: of_lane(), ..list }).await.map(drop),
+        "show" => store.show(loaded.waiting[0]).await.map(drop),
+        "explain" => store.explain(loaded.waiting[0]).await.map(drop),
+        "entries" => store.entries(&loaded.waiting).await.map(drop),
+        "entries of dead letters" => store.entries(&loaded.dead).await.map(drop),
+        "lanes" => store.lanes(&lanes).await.map(drop),
+        "lanes that wait" => store.lanes(&LaneFilter { state: Some(LaneState::Waiting), ..lanes }).await.map(drop),
+        "one lane" => store.lanes(&LaneFilter { sink: of_sink(), lane: of_lane(), ..lanes }).await.map(drop),
+        "dead letters" => store.dead_letters(&dead, &page).await.map(drop),
+        "dead letters of a sink" => store.dead_letters(&DeadFilter { sink: of_sink(), ..dead }, &page).await.map(drop),
+        "dead letters by id" => {
+            let ids = Some(loaded.dead.clone());
+            store.dead_letters(&DeadFilter { message_ids: ids, ..dead }, &page).await.map(drop)
+        }
+        "dead groups" => store.dead_groups(&dead).await.map(drop),
+        "dead letters counted" => store.count_dead(&dead).await.map(drop),
+        "waiting" => store.count_waiting(&WaitingFilter::default()).await.map(drop),
+        "future times" => store.future_times(Duration::from_secs(2)).await.map(drop),
+        "has due" => store.has_due("default", None).await.map(drop),
+        "samples, relays, audit, routes" => {
+            store.samples(Duration::from_hours(1)).await.unwrap();
+            store.relays().await.unwrap();
+            store.audit(None, 100).await.unwrap();
+            store.routes().await.map(drop)
+        }
+        states => {
+            let state =
+                [ListState::Pending, ListState::Leased, ListState::Dead, ListState::Delivered, ListState::Discarded]
+                    .into_iter()
+                    .find(|state| states == format!("list {}", state.as_str()));
+            assert!(state.is_some(), "{states} is no question");
+            store.list(&ListFilter { state, ..list }).await.map(drop)
+        }
+    };
+    asked.unwrap_or_else(|error| panic!("{question}: {error}"));
+}
+
+/// Rows and pages of the outbox that were ever read. A session counts what it read when it ends, at the latest.
+async fn read(client: &Client) -> (i64, i64) {
+    let others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() \
+                  and backend_type = 'client backend'";
+    while number(client, others).await > 0 {
+        tokio::task::yield_now().await;
+    }
+    let sum = |figure: &str| {
+        format!(
+            "select sum(pg_stat_get_{figure}(c.oid)) from pg_class c \
+             where c.relnamespace = 'outbox'::regnamespace and c.relkind in ('r', 'i')"
+        )
+    };
+    (number(client, &sum("tuples_returned")).await, number(client, &sum("blocks_fetched")).await)
+}
+
+/// What is wrong with a question, if it reads too much.
+async fn judge(client: &Client, question: &str, before: (i64, i64), begun: Instant) -> Option<String> {
+    let took = begun.elapsed();
+    let after = read(client).await;
+    let (rows, pages) = (after.0 - before.0, after.1 - before.1);
+    let words = format!("{question}: {rows} rows and {pages} pages, in {took:?}");
+    println!("{words}");
+    let (most_rows, most_pages) =
+        if SMALL.contains(&question) { (MOST_ROWS_OF_SMALL, MOST_PAGES_OF_SMALL) } else { (MOST_ROWS, MOST_PAGES) };
+    (rows > most_rows || pages > most_pages).then_some(words)
+}
+
+async fn views(database: &Database, client: &Client) -> Vec<String> {
+    let mut bad = Vec::new();
+    for sql in VIEWS {
+        let (before, begun) = (read(client).await, Instant::now());
+        let person = database.connect().await;
+        person
+            .batch_execute(&format!("set statement_timeout = '30s'; {sql}"))
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        drop(person);
+        bad.extend(judge(client, sql, before, begun).await);
+    }
+    bad
+}
+
+/// Proves H3, P16: no question reads a table again and again, whatever the planner thinks of it.
+#[tokio::test]
+async fn heavy_slow_every_question_holds_after_a_burst() {
+    let cluster =
+        Cluster::start_with(&[("autovacuum", "off"), ("synchronous_commit", "off"), ("shared_buffers", "256MB")]).await;
+    let database = cluster.database().await;
+    let client = database.connect().await;
+    let loaded = load(&client).await;
+    let mut bad = views(&database, &client).await;
+    for question in QUESTIONS {
+        let (before, begun) = (read(&client).await, Instant::now());
+        let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
+        ask(&store, question, &loaded).await;
+        drop(store);
+        bad.extend(judge(&client, question, before, begun).await);
+    }
+    assert_eq!(bad, Vec::<String>::new());
+}
