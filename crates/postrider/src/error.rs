@@ -102,7 +102,7 @@ pub enum Error {
     #[error(
         "schema {schema:?} cannot be migrated now: a lock on it was not to be had in {waited}. {}",
         if holders.is_empty() {
-            "Whoever had it has let go meanwhile, or is making the schema: run it again".to_owned()
+            "Whoever had it has let go, is making the schema, or is a prepared transaction (pg_prepared_xacts): run it again".to_owned()
         } else {
             format!("Those with locks there now: {}. End what should not be there, and run it again", holders.join("; "))
         }
