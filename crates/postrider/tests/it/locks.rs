@@ -98,6 +98,7 @@ async fn a_login_without_rights_stops_nothing() {
         .unwrap();
     take_advisory_locks(&stranger, token).await;
     busy.batch_execute("rollback").await.unwrap();
+    take_advisory_locks(&stranger, token).await;
     let tables = texts(
         &client,
         "select oid::regclass::text from pg_class where relnamespace = 'outbox'::regnamespace \
