@@ -6,11 +6,11 @@
 -- remembers there is new: its sender has begun to count anew. The number of an id that lies further ahead of this clock
 -- than the setting allows is not kept: such an id would make its lane take everything that is made until then for old.
 insert into outbox_inbox (event_id, tenant, received_at, source, lane, sequence_id)
-select ?1, coalesce(?2, x''), c.now, ?3, iif(c.is_too_new, null, ?4), iif(c.is_too_new, null, ?5)
+select ?1, coalesce(?2, x''), t.now, ?3, iif(t.is_too_new, null, ?4), iif(t.is_too_new, null, ?5)
 from (
-    select n.now, substr(hex(?1), 1, 12) >= printf('%012X', n.now / 1000 + s.inbox_clock_skew_seconds * 1000) as is_too_new
-    from outbox_clock n cross join outbox_setting s
-) c
+    select c.now, substr(hex(?1), 1, 12) >= printf('%012X', c.now / 1000 + s.inbox_clock_skew_seconds * 1000) as is_too_new
+    from outbox_clock c cross join outbox_setting s
+) t
 where not exists (
     select 1 from outbox_inbox_lane s
     where s.source = ?3 and s.lane = ?4 and s.tenant = coalesce(?2, x'')
