@@ -19,6 +19,8 @@ use crate::telemetry::Telemetry;
 
 /// Retries that are remembered to the moment; more are found by polling.
 const MAX_REMEMBERED_RETRIES: usize = 4_096;
+/// Characters of a failure that are reported: enough to tell what is wrong with a destination.
+const MAX_REPORTED_ERROR_CHARS: usize = 300;
 
 pub(crate) struct Outlet {
     pub(crate) name: String,
@@ -37,6 +39,8 @@ pub(crate) struct Outlet {
     /// Nothing is held any more.
     pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
+    /// The last failure since the destination last answered.
+    last_error: Mutex<Option<String>>,
     pub(crate) telemetry: Telemetry,
     /// Some breaker of the relay opened or closed.
     breakers_changed: Arc<Notify>,
@@ -64,6 +68,7 @@ impl Outlet {
             nudge: Notify::new(),
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
+            last_error: Mutex::default(),
             telemetry,
             breakers_changed,
             held: AtomicUsize::new(0),
@@ -80,12 +85,18 @@ impl Outlet {
 
     /// The destination answered about so many messages.
     pub(crate) fn answered(&self, messages: usize) {
+        *self.last_error() = None;
         let change = self.breaker().answered(u32::try_from(messages).unwrap_or(u32::MAX));
         self.tell(change);
     }
 
     /// A delivery failed that may be retried, and how; `None` if nothing was sent.
     pub(crate) fn failed(&self, now: Instant, failure: Option<&SinkFailure>) {
+        if let Some(failure) = failure {
+            let words = [Some(failure.code.as_str()), failure.words_for_the_log()];
+            let words = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+            *self.last_error() = Some(words.chars().take(MAX_REPORTED_ERROR_CHARS).collect());
+        }
         let change = self.breaker().failed(now);
         if let (Some(Change::Opened { cool_down }), Some(failure)) = (change, failure) {
             let (error_code, error) = (failure.code.as_str(), failure.words_for_the_log());
@@ -128,7 +139,12 @@ impl Outlet {
             open_for,
             held: self.held() as u64,
             rate: self.options.rate.map(NonZeroU32::get),
+            last_error: self.last_error().clone(),
         }
+    }
+
+    fn last_error(&self) -> MutexGuard<'_, Option<String>> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn held(&self) -> usize {

@@ -5,15 +5,17 @@
 mod words;
 
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use self::words::{command, moment, number, said, span};
+use self::words::{attempts_left, command, moment, number, number_of, said, span};
 use crate::inspect::{AttemptRecord, DeliveryRecord, Explanation, MessageDetail, Reason, RelayRecord, SinkReport};
 
 /// A delivery that has been due for longer than this is worth a look at the relays.
 const DUE_FOR_LONG_SECONDS: u64 = 60;
+/// A report may be late by this much without a word about it: it takes a moment to write.
+const REPORT_SLACK: Duration = Duration::from_secs(2);
 
 /// What has to be known about a message to explain it.
 pub(crate) struct Facts {
@@ -133,8 +135,15 @@ impl<'a> Case<'a> {
         if let Ok(left) = end.duration_since(self.facts.now).map(span)
             && end > self.facts.now
         {
-            let why = format!("{holder} holds it for {attempt}, for {left} more, until {}", moment(end));
-            return self.because("LEASED", why, "");
+            let why = format!("{holder} holds it for {attempt}; its lease ends in {left}, at {}", moment(end));
+            return match self.late_holder(holder) {
+                None => self.because("LEASED", why, ""),
+                Some(late) => {
+                    let advice = "look at that process and its log; if it is gone, another relay takes the message over \
+                                  when the lease ends";
+                    self.because("LEASED", format!("{why}; {late}"), advice)
+                }
+            };
         }
         let why = format!(
             "{holder} held it for {attempt} and has not said how that ended; the lease ended {} ago, at {}",
@@ -146,6 +155,21 @@ impl<'a> Case<'a> {
             _ => format!("start a relay, which takes it over: {}", command(&["run"])),
         };
         self.because("LEASE_EXPIRED", why, advice)
+    }
+
+    /// What is said about a holder whose report is overdue. One that never reports, such as a worker in SQL, is not late.
+    fn late_holder(&self, holder: &str) -> Option<String> {
+        let relay = self.facts.relays.iter().find(|relay| relay.report.worker_id == holder)?;
+        let silence = self.facts.now.duration_since(relay.reported_at).unwrap_or_default();
+        let every = relay.report.every;
+        (silence > every + REPORT_SLACK).then(|| {
+            let (silence, since) = (span(silence), moment(relay.reported_at));
+            format!(
+                "it reports every {} and has not reported for {silence}, since {since}: it hangs, was killed, or cannot \
+                 reach the database",
+                span(every)
+            )
+        })
     }
 
     /// In the order in which a person can do something about it: what somebody decided, what waits for a person, what
@@ -199,9 +223,18 @@ impl<'a> Case<'a> {
             None => Some(self.because("NOT_DUE", format!("not yet: {when}"), "")),
             Some(last) => {
                 let error = said(last.error_code.as_deref(), last.error_message.as_deref());
-                let why =
-                    format!("{} failed at {} with {error}; {when}", number(last.attempt_no), moment(last.completed_at));
-                Some(self.because("RETRY_LATER", why, ""))
+                let why = format!(
+                    "{} failed at {} with {error}; {when}{}",
+                    number_of(delivery),
+                    moment(last.completed_at),
+                    attempts_left(delivery)
+                );
+                let id = self.facts.detail.message_id.to_string();
+                let advice = format!(
+                    "it is retried by itself; once the cause is mended, to retry it at once: {}",
+                    command(&["retry-now", &id])
+                );
+                Some(self.because("RETRY_LATER", why, advice))
             }
         }
     }
@@ -267,13 +300,23 @@ impl<'a> Case<'a> {
         let until = serving.iter().filter_map(|(relay, sink)| Some(relay.reported_at + sink.open_for?)).min();
         let next = until
             .and_then(|until| until.duration_since(self.facts.now).ok())
-            .map_or_else(|| "the next try is near".to_owned(), |left| format!("the next try is in {}", span(left)));
+            .map_or_else(|| "they try again now".to_owned(), |left| format!("they try again in {}", span(left)));
+        let own = self.last_attempt.map(|last| said(last.error_code.as_deref(), last.error_message.as_deref()));
+        let reported = serving.iter().find_map(|(_, sink)| sink.last_error.clone());
+        let error = reported.or(own).map(|error| format!("; the last error was {error}")).unwrap_or_default();
+        let left = self.delivery.map(attempts_left).unwrap_or_default();
         let why = format!(
-            "sink {:?} failed too often and is left alone by every relay that delivers to it ({}); {next}",
+            "sink {:?} failed many times in a row, so every relay that delivers to it ({}) waits before it tries again; \
+             {next}{error}{left}",
             self.sink,
             names.join(", ")
         );
-        Some(self.because("BREAKER_OPEN", why, "see to the destination; delivery then goes on by itself"))
+        let advice = format!(
+            "repair the destination, or its address in the configuration: {} tries it; delivery then goes on by itself, \
+             and no attempt is used up meanwhile",
+            command(&["check"])
+        );
+        Some(self.because("BREAKER_OPEN", why, advice))
     }
 
     fn due(&self, delivery: &DeliveryRecord) -> Reason {

@@ -90,6 +90,7 @@ async fn a_handle_tells_how_the_sinks_are() {
         open_for: None,
         held: 0,
         rate: Some(u32::MAX),
+        last_error: None,
     };
     assert_eq!(handle.sinks(), std::slice::from_ref(&closed));
     let shutdown = CancellationToken::new();
@@ -97,7 +98,8 @@ async fn a_handle_tells_how_the_sinks_are() {
     let report = open_breaker(&site, &handle).await;
     let left = report.open_for.expect("the time that is left");
     assert!(left > Duration::from_mins(50) && left <= Duration::from_hours(1), "{left:?}");
-    assert_eq!(report, SinkReport { breaker: "open".to_owned(), open_for: Some(left), ..closed });
+    let last_error = Some("DOWN: away".to_owned());
+    assert_eq!(report, SinkReport { breaker: "open".to_owned(), open_for: Some(left), last_error, ..closed });
     shutdown.cancel();
     patiently("the end", running).await.expect("no panic").expect("no error");
 }

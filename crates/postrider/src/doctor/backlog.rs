@@ -1,9 +1,12 @@
-//! What waits, whatever the store: dead letters, parked lanes, leases that ended, what is late, and relays that stopped
-//! reporting. Asks the store; changes nothing.
+//! What waits, whatever the store: dead letters, parked lanes, leases that ended, what is late, sinks that no relay serves
+//! or that keep failing, and relays that stopped reporting. Asks the store; changes nothing.
 
 use crate::doctor::{Finding, Level, Limits, counted, words};
-use crate::inspect::{FutureTimes, RelayRecord, SinkStatus};
+use crate::inspect::{FutureTimes, RelayRecord, SinkService, SinkState, SinkStatus};
 use crate::store::Store;
+
+/// A sink whose attempts all fail is told from this many on: one message that is retried says little.
+const FAILING_FROM: i64 = 5;
 
 /// Looks at what waits and at who works on it.
 pub async fn backlog(store: &dyn Store, limits: &Limits) -> Vec<Finding> {
@@ -14,9 +17,14 @@ pub async fn backlog(store: &dyn Store, limits: &Limits) -> Vec<Finding> {
     let mut findings = vec![dead(&sinks), parked(&sinks), expired(&sinks), late(&sinks, limits)];
     findings.extend(paused(&sinks));
     match store.relays().await {
-        Ok(relays) => findings.push(relays_of(&relays, sinks.iter().map(|sink| sink.due).sum())),
+        Ok(relays) => {
+            findings.push(relays_of(&relays, sinks.iter().map(|sink| sink.due).sum()));
+            findings.extend(unserved(&sinks, &relays));
+            findings.extend(breakers(&sinks, &relays));
+        }
         Err(error) => findings.push(Finding::unseen("relays", &error)),
     }
+    findings.push(failing(&sinks));
     findings.push(match store.future_times(limits.clock_skew).await {
         Ok(found) => future(&found),
         Err(error) => Finding::unseen("future_times", &error),
@@ -104,6 +112,85 @@ fn paused(sinks: &[SinkStatus]) -> Option<Finding> {
         Finding::new("paused", Level::Note, seen, "the messages of a paused sink wait until somebody resumes it")
             .fix("postrider sinks resume NAME")
     })
+}
+
+/// Sinks with something to deliver that no living relay serves. If no relay is alive at all, `relays` says so.
+fn unserved(sinks: &[SinkStatus], relays: &[RelayRecord]) -> Vec<Finding> {
+    if relays.iter().all(|relay| relay.silent) {
+        return Vec::new();
+    }
+    let waits = |sink: &&SinkStatus| {
+        sink.pending > 0 && SinkState::of(sink, &SinkService::of(&sink.sink, relays)) == SinkState::Unserved
+    };
+    let found: Vec<Finding> = sinks
+        .iter()
+        .filter(waits)
+        .map(|sink| {
+            let seen =
+                format!("sink {}: {} pending, {} due", sink.sink, counted(sink.pending, "message"), sink.due);
+            let why = "no relay that is alive has a sink of this name, so nothing is delivered to it";
+            // A worker in SQL reports nothing: what it delivered lately tells that somebody serves the sink.
+            let level = if sink.recent[0] == 0 { Level::Bad } else { Level::Note };
+            Finding::new("unserved", level, seen, why).fix(format!(
+                "add [sinks.{}] to the configuration of a relay and start it again; or correct the route: postrider routes",
+                sink.sink
+            ))
+        })
+        .collect();
+    if found.is_empty() {
+        vec![Finding::ok("unserved", "every sink with messages is served by a relay")]
+    } else {
+        found
+    }
+}
+
+/// Sinks whose destination kept failing, so that relays wait before they try again.
+fn breakers(sinks: &[SinkStatus], relays: &[RelayRecord]) -> Vec<Finding> {
+    let found: Vec<Finding> =
+        sinks.iter().filter_map(|sink| breaker(sink, &SinkService::of(&sink.sink, relays))).collect();
+    if found.is_empty() { vec![Finding::ok("breakers", "no breaker is open")] } else { found }
+}
+
+fn breaker(sink: &SinkStatus, service: &SinkService) -> Option<Finding> {
+    let not_closed = service.relays - service.closed;
+    if not_closed == 0 {
+        return None;
+    }
+    let (level, why) = if service.closed == 0 {
+        (Level::Bad, "the destination keeps failing: every relay waits, tries one message, and waits again")
+    } else {
+        (Level::Warning, "the destination keeps failing for these relays; the others still deliver")
+    };
+    let relays = i64::try_from(service.relays).unwrap_or(i64::MAX);
+    let error = service.last_error.as_ref().map(|error| format!("; the last error: {error}")).unwrap_or_default();
+    let seen = format!(
+        "sink {}: the breaker is open at {not_closed} of {}, {} pending{error}",
+        sink.sink,
+        counted(relays, "relay"),
+        counted(sink.pending, "message")
+    );
+    Some(Finding::new("breakers", level, seen, why).fix(
+        "repair the destination, or its address in the configuration; postrider check tries it; delivery then goes on by \
+         itself",
+    ))
+}
+
+/// Sinks that were tried lately and took nothing.
+fn failing(sinks: &[SinkStatus]) -> Finding {
+    let failures = |sink: &SinkStatus| sink.recent[1..].iter().sum::<i64>();
+    let found = sinks.iter().filter(|sink| sink.recent[0] == 0 && failures(sink) >= FAILING_FROM);
+    let told: Vec<String> = found
+        .map(|sink| {
+            let window = words(sink.recent_seconds);
+            format!("sink {}: all {} of the last {window} failed", sink.sink, counted(failures(sink), "attempt"))
+        })
+        .collect();
+    if told.is_empty() {
+        return Finding::ok("failing", "no sink fails at everything");
+    }
+    let why = "each message is retried until its attempts are used up, and is a dead letter then";
+    Finding::new("failing", Level::Warning, told.join("; "), why)
+        .fix("postrider explain ID, with an ID of postrider list --state pending, tells the error")
 }
 
 fn relays_of(relays: &[RelayRecord], due: i64) -> Finding {

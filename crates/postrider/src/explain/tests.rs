@@ -31,6 +31,7 @@ fn ordinary() -> Facts {
         due_at: Some(ago(1)),
         attempt_no: 0,
         attempt_count: 0,
+        max_attempts: None,
         claimed_by: None,
         lease_expires_at: None,
     };
@@ -63,7 +64,7 @@ fn relay(worker_id: &str, silent: bool, breaker: &str) -> RelayRecord {
             worker_id: worker_id.to_owned(),
             version: "1".to_owned(),
             every: Duration::from_secs(10),
-            sinks: vec![SinkReport { open_for, ..sink }],
+            sinks: vec![SinkReport { open_for, last_error: open_for.map(|_| "TIMEOUT: no answer".to_owned()), ..sink }],
         },
         started_at: ago(3600),
         reported_at: if silent { ago(600) } else { ago(5) },
@@ -143,9 +144,25 @@ fn dead(lane: bool) -> Facts {
 fn retried(due_at: SystemTime) -> Facts {
     with(|facts| {
         facts.detail.deliveries[0].due_at = Some(due_at);
-        (facts.detail.deliveries[0].attempt_no, facts.detail.deliveries[0].attempt_count) = (4, 1);
-        facts.detail.attempts = vec![attempt(4, "RETRYABLE")];
+        (facts.detail.deliveries[0].attempt_no, facts.detail.deliveries[0].attempt_count) = (9, 9);
+        facts.detail.deliveries[0].max_attempts = Some(10);
+        facts.detail.attempts = vec![attempt(9, "RETRYABLE")];
     })
+}
+
+/// Three attempts before an operator redrove it, one since.
+fn redriven(due_at: SystemTime) -> Facts {
+    let mut facts = retried(due_at);
+    (facts.detail.deliveries[0].attempt_no, facts.detail.deliveries[0].attempt_count) = (4, 1);
+    facts.detail.attempts = vec![attempt(4, "RETRYABLE")];
+    facts
+}
+
+/// Held by a relay that last reported so long ago; it reports every ten seconds.
+fn held_by_one_last_heard(seconds: u64) -> Facts {
+    let mut facts = leased_until(ahead(40));
+    facts.relays[0].reported_at = ago(seconds);
+    facts
 }
 
 fn ended(state: &str) -> Facts {
@@ -170,6 +187,15 @@ fn elsewhere() -> RelayRecord {
     relay
 }
 
+/// Its ninth attempt failed, and the breaker's time is up. The relay is of a build that does not report errors.
+fn open_after_nine() -> Facts {
+    let mut facts = retried(ago(9));
+    facts.relays = vec![relay("one", false, "open")];
+    facts.relays[0].report.sinks[0].last_error = None;
+    facts.relays[0].report.sinks[0].open_for = Some(Duration::from_secs(1));
+    facts
+}
+
 fn parked() -> Facts {
     behind(|head| {
         head.due_at = None;
@@ -190,6 +216,7 @@ fn facts_have_their_code_and_words() {
     let id = OWN.to_string();
     let head = HEAD.to_string();
     let redrive = format!("`postrider dlq redrive {id} --sink web`");
+    let retry_now = format!("`postrider retry-now {id}`");
     let redrive_head = format!("`postrider dlq redrive {head} --sink web`");
     let table: Vec<(Facts, &str, &str, &str)> = vec![
         (
@@ -204,16 +231,30 @@ fn facts_have_their_code_and_words() {
         (
             leased_until(ahead(40)),
             "LEASED",
-            "one holds it for attempt 2, for 40 s more, until 2026-11-16T07:00:40Z",
+            "one holds it for attempt 2; its lease ends in 40 s, at 2026-11-16T07:00:40Z",
             "",
+        ),
+        (held_by_one_last_heard(11), "LEASED", "its lease ends in 40 s, at 2026-11-16T07:00:40Z", ""),
+        (
+            held_by_one_last_heard(14),
+            "LEASED",
+            "it reports every 10 s and has not reported for 14 s, since 2026-11-16T06:59:46Z",
+            "look at that process and its log",
         ),
         (leased_until(ago(120)), "LEASE_EXPIRED", "ended 2 min ago, at 2026-11-16T06:58:00Z", "takes it over"),
         (delivery(|own| own.due_at = Some(ahead(250))), "NOT_DUE", "due in 4 min 10 s, at 2026-11-16T07:04:10Z", ""),
         (
             retried(ahead(250)),
             "RETRY_LATER",
-            "attempt 4 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s",
-            "",
+            "attempt 9 of 10 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s, at \
+             2026-11-16T07:04:10Z; 1 attempt is left",
+            &retry_now,
+        ),
+        (
+            redriven(ahead(250)),
+            "RETRY_LATER",
+            "attempt 1 of 10 (number 4) failed at 2026-11-16T06:59:58Z with HTTP_503: later",
+            "it is retried by itself",
         ),
         (behind(|_| ()), "BEHIND_LANE_HEAD", "number 5 of lane \"a b\" waits for number 3", &head),
         (
@@ -233,8 +274,14 @@ fn facts_have_their_code_and_words() {
         (
             served_by(vec![relay("one", false, "open"), relay("two", false, "open"), relay("three", true, "closed")]),
             "BREAKER_OPEN",
-            "every relay that delivers to it (one, two); the next try is in 25 s",
-            "see to the destination",
+            "(one, two) waits before it tries again; they try again in 25 s; the last error was TIMEOUT: no answer",
+            "repair the destination",
+        ),
+        (
+            open_after_nine(),
+            "BREAKER_OPEN",
+            "they try again now; the last error was HTTP_503: later; 1 attempt is left",
+            "postrider check",
         ),
         (
             served_by(vec![elsewhere()]),

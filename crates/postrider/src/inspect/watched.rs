@@ -74,13 +74,15 @@ pub struct SinkReport {
     pub kind: String,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
-    /// For how much longer it is left alone, while the breaker is open.
+    /// For how much longer nothing is sent to it, while the breaker is open.
     #[serde(rename = "open_for_seconds", with = "seconds::option")]
     pub open_for: Option<Duration>,
     /// Messages claimed and not yet ended.
     pub held: u64,
     /// Most messages a second, if there is a limit.
     pub rate: Option<u32>,
+    /// The last failure since the breaker was last closed: code and message, cut short.
+    pub last_error: Option<String>,
 }
 
 /// Why a message is where it is.

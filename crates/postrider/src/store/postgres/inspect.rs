@@ -31,7 +31,7 @@ impl Inspect for PostgresStore {
         let rows = self
             .ask(
                 "select sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, \
-                 recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
+                 recent_seconds, recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at \
                  from outbox.status order by sink",
                 &[],
             )
@@ -136,6 +136,7 @@ fn sink_status(row: &Row) -> Result<SinkStatus, Error> {
         dead: row.try_get("dead")?,
         parked_lanes: row.try_get("parked_lanes")?,
         oldest_due_age_seconds: row.try_get("oldest_due_age_seconds")?,
+        recent_seconds: row.try_get("recent_seconds")?,
         recent: [
             row.try_get("recent_dispatched")?,
             row.try_get("recent_retryable")?,
@@ -154,6 +155,7 @@ fn delivery_record(row: &Row) -> Result<DeliveryRecord, Error> {
         due_at: row.try_get("due_at")?,
         attempt_no: row.try_get("attempt_no")?,
         attempt_count: row.try_get("attempt_count")?,
+        max_attempts: row.try_get("max_attempts")?,
         claimed_by: row.try_get("claimed_by")?,
         lease_expires_at: row.try_get("lease_expires_at")?,
     })

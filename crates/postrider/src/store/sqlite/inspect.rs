@@ -129,6 +129,7 @@ pub(super) fn deliveries(tx: &Transaction<'_>, message_id: Uuid) -> Result<Vec<D
             due_at: row.get::<_, Option<i64>>("due_at")?.map(time),
             attempt_no: row.get("attempt_no")?,
             attempt_count: row.get("attempt_count")?,
+            max_attempts: row.get("max_attempts")?,
             claimed_by: row.get("claimed_by")?,
             lease_expires_at: row.get::<_, Option<i64>>("lease_expires_at")?.map(time),
         })
@@ -164,6 +165,7 @@ fn sink_status(row: &Row<'_>) -> rusqlite::Result<SinkStatus> {
         dead: row.get("dead")?,
         parked_lanes: row.get("parked_lanes")?,
         oldest_due_age_seconds: row.get("oldest_due_age_seconds")?,
+        recent_seconds: row.get("recent_seconds")?,
         recent: [
             row.get("recent_dispatched")?,
             row.get("recent_retryable")?,
