@@ -154,6 +154,9 @@ macro_rules! store_contract {
             a_list_is_narrowed_by_namespace_and_time
             what_was_given_up_is_listed_so
             a_search_goes_on_where_it_stopped
+            a_message_is_found_by_the_end_of_its_id
+            a_message_is_found_by_its_dedupe_key
+            a_topic_is_matched_as_in_a_route
             lanes_stand_in_order_of_need
             what_a_lane_head_holds_up_is_not_due
             a_sample_counts_the_interval

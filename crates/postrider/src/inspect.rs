@@ -3,6 +3,8 @@
 
 mod entry;
 mod lane;
+mod named;
+mod sink_state;
 mod waiting;
 mod watched;
 
@@ -15,6 +17,12 @@ use uuid::Uuid;
 
 pub use self::entry::Entry;
 pub use self::lane::{LaneFilter, LaneState, LaneStatus};
+pub use self::named::{
+    IdTail, MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_NAMED, MIN_ID_TAIL_DIGITS, NotAnIdTail, enqueued_at,
+};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use self::named::{Named, just_after};
+pub use self::sink_state::{SinkService, SinkState};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::waiting::LONGEST_LEASE;
 pub use self::waiting::{FutureTimes, WaitingFilter};
@@ -34,6 +42,9 @@ pub trait Inspect: Send + Sync {
 
     /// Messages, newest first. Looks at [`MAX_LOOKED_AT`] messages at most: an answer shorter than the limit may have
     /// more behind it, and [`Page::next`] says where to go on.
+    ///
+    /// With [`ListFilter::id_tail`] it looks at everything that is undelivered or dead, and at [`MAX_IDS_LOOKED_AT`] ids of
+    /// history; with [`ListFilter::dedupe_key`] it looks the key up. Either finds [`MAX_NAMED`] messages at most.
     async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error>;
 
     /// One message with its deliveries and attempts; `None` if it is not in the store.
@@ -231,11 +242,13 @@ pub struct SinkStatus {
     pub parked_lanes: i64,
     /// How long the oldest due delivery has been due.
     pub oldest_due_age_seconds: f64,
-    /// Attempts of the last minutes, by outcome: dispatched, retryable, failed, zombie.
+    /// How far back the next three look: the setting `status_window`.
+    pub recent_seconds: f64,
+    /// Attempts of that time, by outcome: dispatched, retryable, failed, zombie.
     pub recent: [i64; 4],
-    /// The last success of the last minutes.
+    /// The last success of that time.
     pub last_success_at: Option<SystemTime>,
-    /// The last failure of the last minutes.
+    /// The last failure of that time.
     pub last_error_at: Option<SystemTime>,
 }
 
@@ -284,6 +297,13 @@ impl Page<MessageSummary> {
         let last = items.last().filter(|_| full).map(|last| last.message_id);
         Self { next: last.or(look_on), items }
     }
+
+    /// What was found by its id or its key. If as many messages were found as may be, it goes on before the last one.
+    pub(crate) fn of_named(items: Vec<MessageSummary>, found: usize, look_on: Option<Uuid>) -> Self {
+        let full = found >= MAX_NAMED as usize;
+        let last = items.last().filter(|_| full).map(|last| last.message_id);
+        Self { next: last.or(look_on), items }
+    }
 }
 
 impl ListFilter {
@@ -292,6 +312,11 @@ impl ListFilter {
         let from = self.from.map_or(Uuid::nil(), id_floor);
         let to = self.to.map_or(Uuid::max(), id_floor);
         (from, self.before.map_or(to, |before| before.min(to)))
+    }
+
+    /// The topic, if it is one and not a pattern.
+    pub(crate) fn one_topic(&self) -> Option<&str> {
+        self.topic.as_deref().filter(|topic| !topic.contains('*'))
     }
 }
 
@@ -307,13 +332,18 @@ fn id_floor(time: SystemTime) -> Uuid {
 pub struct ListFilter {
     /// In this state.
     pub state: Option<ListState>,
+    /// With this id, or with an id that ends so.
+    pub id_tail: Option<IdTail>,
+    /// With this dedupe key, while its dedupe window lasts. Namespace and topic, if both are given without `*`, make it
+    /// one look; else the keys of up to [`MAX_KEY_TOPICS`] topics are looked up.
+    pub dedupe_key: Option<String>,
     /// Of this namespace.
     pub namespace: Option<String>,
     /// Enqueued at this time or later.
     pub from: Option<SystemTime>,
     /// Enqueued before this time.
     pub to: Option<SystemTime>,
-    /// Of this topic.
+    /// Of this topic; `*` stands for any characters, as in a route.
     pub topic: Option<String>,
     /// Of this tenant.
     pub tenant_id: Option<Uuid>,
@@ -402,6 +432,8 @@ pub struct DeliveryRecord {
     pub attempt_no: i32,
     /// Attempts since the last redrive.
     pub attempt_count: i32,
+    /// Most attempts since the last redrive, as the last claim said; `None` before the first claim, and for the dead.
+    pub max_attempts: Option<i32>,
     /// Who holds it.
     pub claimed_by: Option<String>,
     /// Until when.

@@ -50,9 +50,10 @@ pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    FutureTimes, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS, MAX_LOOKED_AT,
-    MAX_PAGE, MessageDetail, MessageSummary, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkStatus,
-    WaitingFilter,
+    FutureTimes, IdTail, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS,
+    MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MIN_ID_TAIL_DIGITS, MessageDetail,
+    MessageSummary, NotAnIdTail, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkService, SinkState,
+    SinkStatus, WaitingFilter, enqueued_at,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,

@@ -89,6 +89,8 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/report.sql"),
     include_str!("../sql/postgres/functions/measure.sql"),
     include_str!("../sql/postgres/functions/find_messages.sql"),
+    include_str!("../sql/postgres/functions/find_ids.sql"),
+    include_str!("../sql/postgres/functions/find_keys.sql"),
 ];
 
 const VIEWS: &[(&str, &str)] = &[

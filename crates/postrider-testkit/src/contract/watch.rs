@@ -134,6 +134,100 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
     assert_eq!((full.items.len(), full.next), (2, Some(full.items[1].message_id)), "a full page has its last as next");
 }
 
+/// An id is found by its end, wherever its message stands, and however many messages came after one that is undelivered.
+pub async fn a_message_is_found_by_the_end_of_its_id<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let [waiting, dead, sent] = hand.put_plain(3).await[..] else { panic!("three were put") };
+    let held = hand.take(3).await;
+    hand.retry(&held[..1], Duration::from_hours(1)).await;
+    hand.fail(&held[1..2]).await;
+    hand.deliver(&held[2..]).await;
+    let by_tail = |id: Uuid, digits: usize| {
+        let text = id.simple().to_string();
+        ListFilter { id_tail: Some(text[text.len() - digits..].parse().expect("digits")), ..any() }
+    };
+    for (id, state) in [(waiting, "pending"), (dead, "dead"), (sent, "delivered")] {
+        for digits in [12, 32] {
+            let page = hand.list(&by_tail(id, digits)).await.expect("list");
+            let found: Vec<_> = page.items.iter().map(|line| (line.message_id, line.state.as_str())).collect();
+            assert_eq!((found, page.next), (vec![(id, state)], None), "{digits} digits");
+        }
+    }
+    let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..by_tail(waiting, 12) };
+    assert_eq!(hand.list(&elsewhere).await.expect("list").items, [], "the other filters still count");
+    let dead_only = |id| ListFilter { state: Some(ListState::Dead), ..by_tail(id, 12) };
+    assert_eq!(hand.list(&dead_only(waiting)).await.expect("list").items, []);
+    assert_eq!(hand.list(&dead_only(dead)).await.expect("list").items.len(), 1);
+    let earlier = ListFilter { before: Some(waiting), ..by_tail(waiting, 12) };
+    assert_eq!(hand.list(&earlier).await.expect("list").items, []);
+    let unknown = ListFilter { id_tail: Some("0000000000000000".parse().expect("digits")), ..any() };
+    assert_eq!(hand.list(&unknown).await.expect("list").items, []);
+}
+
+/// A dedupe key is found with its namespace and topic, with one of them, and without; what came later does not hide it.
+pub async fn a_message_is_found_by_its_dedupe_key<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let keyed = |namespace: &str, topic: &str, key: &str| message(topic).namespace(namespace).dedupe_key(key);
+    let mut ids = Vec::new();
+    for (namespace, topic, key) in
+        [("a", "x", "k"), ("a", "y", "k"), ("b", "x", "k"), ("b", "x", "other"), ("c", "z.1", "other")]
+    {
+        ids.push(hand.put(keyed(namespace, topic, key)).await.message_id);
+    }
+    let found = async |namespace: Option<&str>, topic: Option<&str>, key: &str| {
+        let filter = ListFilter {
+            namespace: namespace.map(str::to_owned),
+            topic: topic.map(str::to_owned),
+            dedupe_key: Some(key.to_owned()),
+            ..any()
+        };
+        let page = hand.list(&filter).await.expect("list");
+        assert_eq!(page.next, None);
+        page.items.into_iter().map(|line| line.message_id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Some("a"), Some("x"), "k").await, [ids[0]]);
+    assert_eq!(found(Some("a"), None, "k").await, [ids[1], ids[0]], "newest first");
+    assert_eq!(found(None, Some("x"), "k").await, [ids[2], ids[0]]);
+    assert_eq!(found(None, None, "k").await, [ids[2], ids[1], ids[0]]);
+    assert_eq!(found(None, Some("z.*"), "other").await, [ids[4]]);
+    assert!(found(None, None, "nothing").await.is_empty());
+    let tenant = Uuid::from_u128(7);
+    for key in [format!("{tenant}/k"), format!("{}/k", tenant.simple())] {
+        let id = hand.put(keyed("a", "x", &key).tenant(tenant)).await.message_id;
+        assert_eq!((found(None, None, &key).await, found(Some("a"), Some("x"), &key).await), (vec![id], vec![id]));
+    }
+    hand.deliver(&hand.take(10).await).await;
+    assert_eq!(found(None, None, "other").await, [ids[4], ids[3]], "after delivery, too");
+}
+
+/// In a topic `*` stands for any characters, as in a route, and nothing else does.
+pub async fn a_topic_is_matched_as_in_a_route<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    for topic in ["order.placed", "order.paid", "ordered", "Order.placed", "100%_[x]?\\"] {
+        hand.put(message(topic)).await;
+    }
+    for state in [None, Some(ListState::Pending)] {
+        for (pattern, topics) in [
+            ("order.*", &["order.paid", "order.placed"][..]),
+            ("order*", &["ordered", "order.paid", "order.placed"]),
+            ("*placed", &["Order.placed", "order.placed"]),
+            ("order.p*d", &["order.paid", "order.placed"]),
+            ("order.paid", &["order.paid"]),
+            ("order", &[]),
+            ("order.%", &[]),
+            ("order_paid", &[]),
+            ("order.pai?", &[]),
+            ("1*%_[x]?\\", &["100%_[x]?\\"]),
+            ("100%_[x]?\\", &["100%_[x]?\\"]),
+        ] {
+            let filter = ListFilter { state, topic: Some(pattern.to_owned()), ..any() };
+            let page = hand.list(&filter).await.expect("list");
+            let found: Vec<&str> = page.items.iter().map(|line| line.topic.as_str()).collect();
+            assert_eq!(found, topics, "{pattern}");
+        }
+    }
+}
+
 /// Lanes that wait for a person, then those whose head failed, then the deepest; each with its head and its last error.
 pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
@@ -265,6 +359,7 @@ fn reported(worker_id: &str, sink: &str, every: Duration) -> RelayReport {
         open_for: None,
         held: 3,
         rate: Some(50),
+        last_error: Some("HTTP_503: later".to_owned()),
     };
     RelayReport { worker_id: worker_id.to_owned(), version: "1.2.3".to_owned(), every, sinks: vec![sink] }
 }
@@ -344,10 +439,15 @@ pub async fn a_message_is_explained<F: Fixture>() {
     hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
     hand.lose(1).await;
     assert_eq!(explained(&hand, id).await, ["LEASE_EXPIRED"]);
-    let held = hand.take(1).await;
+    let held = hand.take_as(&postrider::Claim { max_attempts: 3, ..hand.wants(1) }).await;
     assert_eq!(explained(&hand, id).await, ["LEASED"]);
     hand.retry(&held, Duration::from_hours(1)).await;
     assert_eq!(explained(&hand, id).await, ["RETRY_LATER"]);
+    let told = hand.explain(id).await.expect("explain").expect("it is there").deliveries.remove(0);
+    assert!(told.why.contains("attempt 2 of 3") && told.why.ends_with("; 1 attempt is left"), "{told:?}");
+    assert!(told.advice.contains(&format!("postrider retry-now {id}")), "{told:?}");
+    let shown = hand.show(id).await.expect("show").expect("it is there").deliveries.remove(0);
+    assert_eq!((shown.attempt_count, shown.max_attempts), (2, Some(3)));
     let later = hand.put(message("t").delay(Duration::from_hours(1))).await.message_id;
     assert_eq!(explained(&hand, later).await, ["NOT_DUE"]);
     let [dead, sent] = hand.put_plain(2).await[..] else { panic!("two were put") };

@@ -54,7 +54,9 @@ grant execute on function :"schema".schema_version() to :"producer", :"receiver"
 -- Views check the rights to their functions against the reader.
 grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";
 grant execute on function
-    :"schema".find_messages(text, text, text, uuid, text, text, uuid, uuid, integer, integer)
+    :"schema".find_messages(text, text, text, uuid, text, text, uuid, uuid, integer, integer),
+    :"schema".find_ids(text, uuid, uuid, integer, integer),
+    :"schema".find_keys(text, text, text, integer)
     to :"control", :"auditor";
 grant execute on function :"schema".recent_attempts() to :"relay", :"control", :"auditor";
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::doctor::{Finding, Level, Limits, backlog, counted, drift, grants, locks, server, words};
 use crate::error::Error;
+use crate::inspect::enqueued_at;
 use crate::store::Store;
 use crate::store::postgres::PostgresStore;
 
@@ -173,7 +174,7 @@ async fn partitions(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     let Some(row) = settings.first() else { return Ok(Vec::new()) };
     let span = |row: &Row| {
         let (from, to): (Option<Uuid>, Option<Uuid>) = (row.try_get("id_from")?, row.try_get("id_to")?);
-        Ok::<_, Error>(from.zip(to).map(|(from, to)| (time_of(from), time_of(to))))
+        Ok::<_, Error>(from.zip(to).map(|(from, to)| (enqueued_at(from), enqueued_at(to))))
     };
     let found = Partitions {
         retention_seconds: row.try_get("retention_seconds")?,
@@ -185,11 +186,6 @@ async fn partitions(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     };
     let now = crate::inspect::Inspect::now(store).await?;
     Ok(judge_partitions(&found, now, &store.schema().quoted()))
-}
-
-/// The first 48 bits of a UUIDv7 are its time.
-fn time_of(id: Uuid) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(id.as_u128() >> 80).unwrap_or(0))
 }
 
 /// The partition of now and those that follow it without a hole. One of next year, behind a hole, is of no use.

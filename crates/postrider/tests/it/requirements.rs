@@ -58,7 +58,9 @@ fn proofs() -> BTreeMap<String, BTreeSet<String>> {
                 for claim in comment.split("Proves ").skip(1) {
                     open.extend(ids(claim.split([':', '.']).next().unwrap_or_default()));
                 }
-            } else if let Some(name) = line.split("fn ").nth(1).or(line.strip_prefix("mod ")).filter(|_| !open.is_empty()) {
+            } else if let Some(name) =
+                line.split("fn ").nth(1).or(line.strip_prefix("mod ")).filter(|_| !open.is_empty())
+            {
                 let name = name.split(['(', '<', ' ']).next().unwrap_or_default();
                 for id in open.drain(..) {
                     proofs.entry(id.to_owned()).or_default().insert(format!("{}::{name}", module(file)));

@@ -16,12 +16,12 @@ const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_ver
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune_at_retention prune_inbox_at_retention recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
-const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_messages \
-                       make_partitions message_id_time prune prune_at_retention prune_inbox prune_inbox_at_retention \
-                       recent_attempts redrive redrive_matching \
+const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_ids find_keys \
+                       find_messages make_partitions message_id_time prune prune_at_retention prune_inbox \
+                       prune_inbox_at_retention recent_attempts redrive redrive_matching \
                        remove_route repair_expired_leases replay replay_batch retry_now schema_version skip \
                        unclaim_stuck write_audit";
-const AUDITOR: &str = "find_messages message_id_time recent_attempts schema_version";
+const AUDITOR: &str = "find_ids find_keys find_messages message_id_time recent_attempts schema_version";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                       and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";

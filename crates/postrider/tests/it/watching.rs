@@ -169,6 +169,12 @@ async fn what_is_old_is_forgotten() {
     for wrong in ["page_size => 0", "look_at => 0", "look_at => null", "state => 'gone'"] {
         assert_eq!(try_sql(&client, &format!("select outbox.find_messages({wrong})")).await, "22023", "{wrong}");
     }
+    for wrong in ["'708'", "'customer'", "null", "'9708', page_size => 0", "'9708', look_at => null", "'%9708'"] {
+        assert_eq!(try_sql(&client, &format!("select outbox.find_ids({wrong})")).await, "22023", "{wrong}");
+    }
+    for wrong in ["''", "null", "'k', most_topics => 0"] {
+        assert_eq!(try_sql(&client, &format!("select outbox.find_keys({wrong})")).await, "22023", "{wrong}");
+    }
 }
 
 /// The head's error is its last attempt's, in the view as in the library.
@@ -252,6 +258,9 @@ async fn heavy_history_costs_measure_and_status_nothing() {
         "select * from outbox.find_messages(state => 'pending', topic => 'nothing')",
         "select * from outbox.find_messages(state => 'leased', lane => 'nothing')",
         "select * from outbox.find_messages(state => 'dead')",
+        "select * from outbox.find_messages(topic => 'noth*')",
+        "select * from outbox.find_ids('00000000', look_at => 10000)",
+        "select * from outbox.find_keys('nothing')",
     ];
     let mut before = Vec::new();
     for sql in statements {

@@ -1,5 +1,6 @@
 -- A page of messages, newest first, with where each stands: what an operator looks through.
--- Caller: Inspect::list, people. Reads only. Every filter may be null; ids bound the time (message_id_floor).
+-- Caller: Inspect::list, people. Reads only. Every filter may be null; ids bound the time (message_id_floor). In the topic
+-- * stands for any characters, as in a route.
 --   pending, leased, dead: what the delivery itself tells (state, tenant, lane, sink) is asked of the hot table or of the
 --   dead letters; what only the message tells (namespace, topic) is looked up for no more than `look_at` deliveries.
 --   delivered, discarded, or no state: looks at no more than `look_at` messages of history, one after the other until the
@@ -29,6 +30,9 @@ as $$
 declare
     v_from    constant uuid := coalesce($7, '00000000-0000-0000-0000-000000000000');
     v_before  constant uuid := coalesce($8, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+    -- As in a route: * stands for any characters. chr(92) is a backslash.
+    v_topic   constant text := replace(replace(replace(replace($3, chr(92), chr(92) || chr(92)), '%', chr(92) || '%'),
+                                               '_', chr(92) || '_'), '*', '%');
 begin
     if not coalesce($9 between 1 and 10000, false) then
         raise exception 'page_size must be between 1 and 10000' using errcode = '22023';
@@ -52,7 +56,7 @@ begin
             cross join lateral (
                 select m.namespace, m.topic, m.lane, m.sequence_id
                 from message m
-                where m.id = d.message_id and ($2 is null or m.namespace = $2) and ($3 is null or m.topic = $3)
+                where m.id = d.message_id and ($2 is null or m.namespace = $2) and ($3 is null or m.topic like v_topic)
                 offset 0
             ) m
             order by d.message_id desc
@@ -99,7 +103,7 @@ begin
             having $6 is null or count(*) > 0
             offset 0
         ) e on true
-        where ($2 is null or m.namespace = $2) and ($3 is null or m.topic = $3) and ($4 is null or m.tenant_id = $4)
+        where ($2 is null or m.namespace = $2) and ($3 is null or m.topic like v_topic) and ($4 is null or m.tenant_id = $4)
           and ($5 is null or m.lane = $5) and ($1 is null or (d.sink is null and e.state = $1))
           and ($6 is null or d.sink = $6 or (d.sink is null and e.state is not null))
         order by m.id desc

@@ -1,17 +1,89 @@
 //! Looks through the messages and lanes of an outbox in PostgreSQL, page by page and never at more than a bounded number.
-//! Called by the store's `Inspect`. The filters are SQL's, in `find_messages.sql` and `queries/lanes.sql`.
+//! Called by the store's `Inspect`. The filters are SQL's, in `find_messages.sql`, `find_ids.sql`,
+//! `find_keys.sql` and `queries/lanes.sql`.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use super::{PostgresStore, int};
 use crate::error::Error;
 use crate::inspect::{
-    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_LOOKED_AT, MAX_PAGE, MessageSummary, Page,
+    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT,
+    MAX_NAMED, MAX_PAGE, MessageSummary, Named, Page, just_after,
 };
 
 pub(super) async fn list(store: &PostgresStore, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-    let (id_from, id_before) = filter.ids();
+    let range = filter.ids();
+    let Some(Named { ids, look_on }) = named(store, filter, range).await? else {
+        return list_between(store, filter, range).await;
+    };
+    let mut found = Vec::new();
+    for id in &ids {
+        found.extend(list_between(store, filter, (*id, just_after(*id))).await?.items);
+    }
+    Ok(Page::of_named(found, ids.len(), look_on))
+}
+
+/// The messages that are named by the end of their id or by a dedupe key, newest first, and where the looking ended;
+/// `None`: the filter names none.
+async fn named(
+    store: &PostgresStore,
+    filter: &ListFilter,
+    (id_from, id_before): (Uuid, Uuid),
+) -> Result<Option<Named>, Error> {
+    let meant =
+        |id: &Uuid| (id_from..id_before).contains(id) && filter.id_tail.as_ref().is_none_or(|tail| tail.ends(*id));
+    if let Some(key) = &filter.dedupe_key {
+        let mut ids = with_key(store, filter, key).await?;
+        ids.retain(meant);
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        ids.truncate(MAX_NAMED as usize);
+        return Ok(Some(Named { ids, look_on: None }));
+    }
+    let Some(tail) = &filter.id_tail else { return Ok(None) };
+    if let Some(id) = tail.whole() {
+        return Ok(Some(Named { ids: vec![id].into_iter().filter(meant).collect(), look_on: None }));
+    }
+    let rows = store
+        .ask(
+            "select message_id, look_on from outbox.find_ids(id_tail => $1, id_from => $2, id_before => $3, \
+             page_size => $4, look_at => $5)",
+            &[
+                (&tail.digits(), Type::TEXT),
+                (&id_from, Type::UUID),
+                (&id_before, Type::UUID),
+                (&int(MAX_NAMED), Type::INT4),
+                (&int(MAX_IDS_LOOKED_AT), Type::INT4),
+            ],
+        )
+        .await?;
+    let ids: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get("message_id")).collect::<Result<_, _>>()?;
+    let look_on = rows.last().map(|row| row.try_get("look_on")).transpose()?.flatten();
+    Ok(Some(Named { ids: ids.into_iter().flatten().collect(), look_on }))
+}
+
+async fn with_key(store: &PostgresStore, filter: &ListFilter, key: &str) -> Result<Vec<Uuid>, Error> {
+    let rows = store
+        .ask(
+            "select f as message_id from outbox.find_keys(dedupe_key => $1, namespace => $2, topic => $3, \
+             most_topics => $4) f",
+            &[
+                (&key, Type::TEXT),
+                (&filter.namespace, Type::TEXT),
+                (&filter.one_topic(), Type::TEXT),
+                (&int(MAX_KEY_TOPICS), Type::INT4),
+            ],
+        )
+        .await?;
+    rows.iter().map(|row| Ok(row.try_get("message_id")?)).collect()
+}
+
+async fn list_between(
+    store: &PostgresStore,
+    filter: &ListFilter,
+    (id_from, id_before): (Uuid, Uuid),
+) -> Result<Page<MessageSummary>, Error> {
     let limit = filter.limit.clamp(1, MAX_PAGE);
     let rows = store
         .ask(
