@@ -152,6 +152,20 @@ pub(crate) fn count(number: u64) -> String {
     grouped
 }
 
+/// In at most so many characters: `100,001`, or `100k`, `1.2M`, rounded down. Five characters are always enough up to
+/// thousands of billions.
+pub(crate) fn short_count(number: u64, width: usize) -> String {
+    let whole = count(number);
+    if whole.len() <= width {
+        return whole;
+    }
+    let units = [(1_000_u64, "k"), (1_000_000, "M"), (1_000_000_000, "G"), (1_000_000_000_000, "T")];
+    let (size, unit) = units.into_iter().rev().find(|(size, _)| number >= *size).unwrap_or((1, ""));
+    let tenths = number % size * 10 / size;
+    let exact = format!("{}.{tenths}{unit}", number / size);
+    if tenths > 0 && exact.len() <= width { exact } else { format!("{}{unit}", number / size) }
+}
+
 /// `1 message`, `1,234 messages`.
 pub(crate) fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
@@ -260,6 +274,18 @@ mod tests {
             assert_eq!(count(number), text);
         }
         assert_eq!(counted(1, "message"), "1 message");
+        for (number, width, text) in [
+            (100_001, 7, "100,001"),
+            (100_001, 6, "100k"),
+            (1_200_345, 7, "1.2M"),
+            (999_999, 6, "999.9k"),
+            (999_999, 5, "999k"),
+            (12_345, 5, "12.3k"),
+            (999, 3, "999"),
+            (u64::MAX, 6, "18446744T"),
+        ] {
+            assert_eq!(short_count(number, width), text, "{number} in {width}");
+        }
         assert_eq!(size(1_536), "1.5 KiB");
         assert_eq!(size(16 * 1024 * 1024), "16.0 MiB");
     }

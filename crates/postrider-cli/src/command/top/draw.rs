@@ -1,7 +1,9 @@
-//! The picture of `top`: four boxes that fit into 80 columns and 24 rows and grow with the terminal, and what lies over
-//! them. Pure: it is given the numbers and asks nobody. Colours are the terminal's own, so that light and dark both work.
+//! The picture of `top`: four boxes that fit into 80 columns and 24 rows, grow with the terminal and leave columns out
+//! where it is narrower, and what lies over them. Pure: it is given the numbers and asks nobody. Colours are the terminal's
+//! own, so that light and dark both work.
 
 mod details;
+mod table;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -9,21 +11,26 @@ use std::time::{Duration, SystemTime};
 
 use postrider::{DeadGroup, LaneState, LaneStatus, RelayRecord};
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, BorderType, Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, BorderType, Paragraph, TableState};
 
+use self::table::{Column, Value, number, text};
 use super::look::{Picture, Sink};
 use super::state::{Over, Pane, View};
-use crate::command::lanes;
-use crate::humane::{self, count, counted};
+use crate::command::{lanes, sinks};
+use crate::humane::{self, counted};
 use crate::output::{Paint, printable};
 
 /// Rows of the sinks' box: it grows with the sinks, but leaves room for the others.
 const SINK_ROWS: u16 = 5;
 /// Border and heading of a box.
 const FRAME_ROWS: u16 = 3;
+/// From this width on lanes and relays stand side by side.
+const SIDE_BY_SIDE_COLUMNS: u16 = 72;
+/// From this width on the breaker is shown, and how old it is.
+const WIDE_COLUMNS: u16 = 78;
 /// The program's name, which the right end of the title never covers.
 const NAME_CHARS: u16 = 15;
 /// Answers older than this are told to be old.
@@ -37,11 +44,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, view: &mut View) {
         Constraint::Length(1),
         Constraint::Length(sinks + FRAME_ROWS),
         Constraint::Fill(1),
-        Constraint::Fill(1),
+        Constraint::Fill(if area.width >= SIDE_BY_SIDE_COLUMNS { 1 } else { 2 }),
         Constraint::Length(1),
     ])
     .areas(area);
-    let [lanes, relays] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(rest);
+    let halves = [Constraint::Percentage(50), Constraint::Percentage(50)];
+    let side_by_side = area.width >= SIDE_BY_SIDE_COLUMNS;
+    let [lanes, relays] = if side_by_side { Layout::horizontal(halves) } else { Layout::vertical(halves) }.areas(rest);
     draw_title(frame, title, picture, view.colour);
     draw_sinks(frame, sinks, picture, view);
     draw_dead(frame, dead, picture, view);
@@ -102,8 +111,8 @@ fn draw_table(
     frame: &mut Frame<'_>,
     area: Rect,
     (pane, title): (Pane, &str),
-    (heading, widths): (&[&'static str], &[Constraint]),
-    rows: Vec<Row<'static>>,
+    columns: &[Column],
+    rows: Vec<Vec<Value>>,
     (picture, view): (&Picture, &View),
 ) {
     let chosen = view.pane == pane;
@@ -113,80 +122,64 @@ fn draw_table(
         return;
     }
     let mark = if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-    let heading = heading.iter().zip(widths).map(|(name, width)| match width {
-        Constraint::Length(_) if name.starts_with('>') => {
-            right(name.trim_start_matches('>').to_owned(), style(false, Paint::Quiet))
-        }
-        _ => Cell::from(Span::styled(*name, style(false, Paint::Quiet))),
-    });
-    let table = Table::new(rows, widths.iter().copied())
-        .header(Row::new(heading.collect::<Vec<_>>()))
-        .column_spacing(1)
-        .row_highlight_style(mark)
-        .block(boxed(title, chosen));
+    let block = boxed(title, chosen);
+    let table = table::table(columns, rows, block.inner(area).width).row_highlight_style(mark).block(block);
     let mut state = TableState::new().with_selected(view.selected(pane, picture));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn left(text: impl AsRef<str>, style: Style) -> Cell<'static> {
-    Cell::from(Span::styled(printable(text.as_ref()), style))
-}
-
-fn right(text: String, style: Style) -> Cell<'static> {
-    Cell::from(Line::from(Span::styled(text, style)).alignment(Alignment::Right))
+fn words(text: impl AsRef<str>, style: Style) -> Value {
+    Value::Text(text.as_ref().to_owned(), style)
 }
 
 /// A count that is quiet at zero and has the given meaning above.
-fn number(value: i64, colour: bool, above_zero: Paint) -> Cell<'static> {
+fn amount(value: i64, colour: bool, above_zero: Paint) -> Value {
     let value = u64::try_from(value).unwrap_or(0);
-    right(count(value), style(colour, if value == 0 { Paint::Quiet } else { above_zero }))
+    Value::Count(value, style(colour, if value == 0 { Paint::Quiet } else { above_zero }))
 }
 
-const SINK_HEADING: [&str; 9] =
-    ["SINK", ">PENDING", ">DUE", ">LEASED", ">DEAD", ">OLDEST", ">RATE", "BREAKER", "STATE"];
-const SINK_WIDTHS: [Constraint; 9] = [
-    Constraint::Min(8),
-    Constraint::Length(9),
-    Constraint::Length(9),
-    Constraint::Length(6),
-    Constraint::Length(6),
-    Constraint::Length(6),
-    Constraint::Length(7),
-    Constraint::Length(9),
-    Constraint::Length(8),
+/// How a sink is doing and what waits come first; the breaker is in the state already.
+const SINK_COLUMNS: [Column; 9] = [
+    text("SINK", 0, 8, u16::MAX),
+    number("PENDING", 2, 7),
+    number("DUE", 4, 7),
+    number("LEASED", 6, 6),
+    number("DEAD", 3, 6),
+    number("OLDEST", 5, 6),
+    number("RATE", 7, 7),
+    text("BREAKER", 8, 9, 9),
+    text("STATE", 1, 12, 12),
 ];
 
 fn draw_sinks(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.sinks.iter().map(|sink| sink_row(sink, view.colour)).collect();
-    let title = match picture.sinks.iter().map(|sink| sink.status.parked_lanes).sum::<i64>() {
-        0 => "sinks".to_owned(),
-        parked => format!("sinks: {} parked", counted(u64::try_from(parked).unwrap_or(0), "lane")),
+    let parked = match picture.sinks.iter().map(|sink| sink.status.parked_lanes).sum::<i64>() {
+        0 => String::new(),
+        parked => format!(": {} parked", counted(u64::try_from(parked).unwrap_or(0), "lane")),
     };
-    draw_table(frame, area, (Pane::Sinks, &title), (&SINK_HEADING, &SINK_WIDTHS), rows, (picture, view));
+    // What relays say is a few seconds older than what the store says.
+    let reported = picture.sinks.iter().filter_map(|sink| sink.service.reported_at).min();
+    let reported = reported.map(|at| format!(" (breaker as of {})", humane::ago(picture.now, at)));
+    let title = format!("sinks{parked}{}", reported.filter(|_| area.width >= WIDE_COLUMNS).unwrap_or_default());
+    draw_table(frame, area, (Pane::Sinks, &title), &SINK_COLUMNS, rows, (picture, view));
 }
 
-fn sink_row(sink: &Sink, colour: bool) -> Row<'static> {
-    let (status, served) = (&sink.status, &sink.served);
+fn sink_row(sink: &Sink, colour: bool) -> Vec<Value> {
+    let (status, service) = (&sink.status, &sink.service);
     let quiet = style(colour, Paint::Quiet);
-    let state = match (status.paused, served.relays) {
-        (true, _) => ("paused", Paint::Warning),
-        (false, 0) => ("unserved", Paint::Quiet),
-        (false, _) => ("running", Paint::Good),
-    };
-    Row::new(vec![
-        left(&status.sink, Style::new()),
-        number(status.pending, colour, Paint::Plain),
-        number(status.due, colour, Paint::Plain),
-        number(status.leased, colour, if status.expired > 0 { Paint::Warning } else { Paint::Plain }),
-        number(status.dead, colour, Paint::Bad),
-        right(oldest(sink), if status.due == 0 { quiet } else { Style::new() }),
-        match sink.per_second {
-            Some(rate) => right(per_second(rate), if rate > 0.0 { style(colour, Paint::Good) } else { quiet }),
-            None => right("-".to_owned(), quiet),
-        },
-        left(served.breaker_words(), style(colour, served.breaker_paint())),
-        left(state.0, style(colour, state.1)),
-    ])
+    let (state, state_paint) = sinks::state_words(status, service);
+    let moves = sink.per_second.is_some_and(|rate| rate > 0.0);
+    vec![
+        words(&status.sink, Style::new()),
+        amount(status.pending, colour, Paint::Plain),
+        amount(status.due, colour, Paint::Plain),
+        amount(status.leased, colour, if status.expired > 0 { Paint::Warning } else { Paint::Plain }),
+        amount(status.dead, colour, Paint::Bad),
+        words(oldest(sink), if status.due == 0 { quiet } else { Style::new() }),
+        Value::Rate(sink.per_second, if moves { style(colour, Paint::Good) } else { quiet }),
+        words(sinks::breaker_words(service), style(colour, sinks::breaker_paint(service))),
+        words(state, style(colour, state_paint)),
+    ]
 }
 
 /// How long the oldest has been due, in one unit.
@@ -198,89 +191,75 @@ fn oldest(sink: &Sink) -> String {
     humane::age(SystemTime::UNIX_EPOCH + age, SystemTime::UNIX_EPOCH)
 }
 
-/// `0/s`, `<0.1/s`, `0.4/s`, `12/s`, `1,234/s`.
-fn per_second(rate: f64) -> String {
-    if rate > 0.0 && rate < 0.1 {
-        return "<0.1/s".to_owned();
-    }
-    if rate > 0.0 && rate < 10.0 {
-        return format!("{rate:.1}/s");
-    }
-    let whole = Duration::try_from_secs_f64(rate).unwrap_or_default().as_secs();
-    format!("{}/s", count(whole))
-}
-
-const DEAD_HEADING: [&str; 6] = [">DEAD", "SINK", "TOPIC", "CODE", ">LAST", "ERROR"];
-const DEAD_WIDTHS: [Constraint; 6] = [
-    Constraint::Length(7),
-    Constraint::Max(12),
-    Constraint::Max(20),
-    Constraint::Max(14),
-    Constraint::Length(4),
-    Constraint::Fill(1),
+const DEAD_COLUMNS: [Column; 6] = [
+    number("DEAD", 0, 6),
+    text("SINK", 1, 8, 12),
+    text("TOPIC", 2, 12, 20),
+    text("CODE", 3, 8, 14),
+    number("LAST", 4, 4),
+    text("ERROR", 5, 12, u16::MAX),
 ];
 
 fn draw_dead(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.groups.iter().map(|group| group_row(group, picture.now, view.colour)).collect();
-    draw_table(frame, area, (Pane::Dead, "dead letters"), (&DEAD_HEADING, &DEAD_WIDTHS), rows, (picture, view));
+    draw_table(frame, area, (Pane::Dead, "dead letters"), &DEAD_COLUMNS, rows, (picture, view));
 }
 
-fn group_row(group: &DeadGroup, now: SystemTime, colour: bool) -> Row<'static> {
-    Row::new(vec![
-        number(group.count, colour, Paint::Bad),
-        left(&group.sink, Style::new()),
-        left(&group.topic, Style::new()),
-        left(group.error_code.as_deref().unwrap_or(&group.reason), Style::new()),
-        right(humane::age(now, group.last_died_at), Style::new()),
-        left(group.error_message.as_deref().unwrap_or_default(), style(colour, Paint::Quiet)),
-    ])
+fn group_row(group: &DeadGroup, now: SystemTime, colour: bool) -> Vec<Value> {
+    vec![
+        amount(group.count, colour, Paint::Bad),
+        words(&group.sink, Style::new()),
+        words(&group.topic, Style::new()),
+        words(group.error_code.as_deref().unwrap_or(&group.reason), Style::new()),
+        words(humane::age(now, group.last_died_at), Style::new()),
+        words(group.error_message.as_deref().unwrap_or_default(), style(colour, Paint::Quiet)),
+    ]
 }
 
-const LANE_HEADING: [&str; 4] = ["SINK", "LANE", ">DEPTH", "NOTE"];
-const LANE_WIDTHS: [Constraint; 4] =
-    [Constraint::Max(10), Constraint::Fill(1), Constraint::Length(6), Constraint::Fill(1)];
+const LANE_COLUMNS: [Column; 4] =
+    [text("SINK", 3, 6, 10), text("LANE", 0, 10, 30), number("DEPTH", 1, 6), text("NOTE", 2, 9, u16::MAX)];
 
 fn draw_lanes(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.lanes.iter().map(|lane| lane_row(lane, picture.now, view.colour)).collect();
-    draw_table(frame, area, (Pane::Lanes, "stuck lanes"), (&LANE_HEADING, &LANE_WIDTHS), rows, (picture, view));
+    draw_table(frame, area, (Pane::Lanes, "stuck lanes"), &LANE_COLUMNS, rows, (picture, view));
 }
 
-fn lane_row(lane: &LaneStatus, now: SystemTime, colour: bool) -> Row<'static> {
+fn lane_row(lane: &LaneStatus, now: SystemTime, colour: bool) -> Vec<Value> {
     let note = match lane.state {
         LaneState::Parked => "parked".to_owned(),
         // Half a screen is narrow.
         _ => lanes::note(lane, now).trim_start_matches("due ").to_owned(),
     };
-    Row::new(vec![
-        left(&lane.sink, Style::new()),
-        left(&lane.lane, Style::new()),
-        number(lane.depth, colour, Paint::Plain),
-        left(note, style(colour, lanes::state_paint(lane.state))),
-    ])
+    vec![
+        words(&lane.sink, Style::new()),
+        words(&lane.lane, Style::new()),
+        amount(lane.depth, colour, Paint::Plain),
+        words(note, style(colour, lanes::state_paint(lane.state))),
+    ]
 }
 
-const RELAY_HEADING: [&str; 4] = ["RELAY", ">HELD", ">SEEN", "STATE"];
-const RELAY_WIDTHS: [Constraint; 4] =
-    [Constraint::Fill(1), Constraint::Length(6), Constraint::Length(5), Constraint::Length(6)];
+const RELAY_COLUMNS: [Column; 4] =
+    [text("RELAY", 0, 10, u16::MAX), number("HELD", 3, 6), number("SEEN", 2, 5), text("STATE", 1, 6, 6)];
 
 fn draw_relays(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.relays.iter().map(|relay| relay_row(relay, picture.now, view.colour)).collect();
-    draw_table(frame, area, (Pane::Relays, "relays"), (&RELAY_HEADING, &RELAY_WIDTHS), rows, (picture, view));
+    draw_table(frame, area, (Pane::Relays, "relays"), &RELAY_COLUMNS, rows, (picture, view));
 }
 
-fn relay_row(relay: &RelayRecord, now: SystemTime, colour: bool) -> Row<'static> {
+fn relay_row(relay: &RelayRecord, now: SystemTime, colour: bool) -> Vec<Value> {
     let held: u64 = relay.report.sinks.iter().map(|sink| sink.held).sum();
     let state = if relay.silent { ("silent", Paint::Bad) } else { ("alive", Paint::Good) };
-    Row::new(vec![
-        left(&relay.report.worker_id, Style::new()),
-        number(i64::try_from(held).unwrap_or(i64::MAX), colour, Paint::Plain),
-        right(humane::age(now, relay.reported_at), Style::new()),
-        left(state.0, style(colour, state.1)),
-    ])
+    vec![
+        words(&relay.report.worker_id, Style::new()),
+        amount(i64::try_from(held).unwrap_or(i64::MAX), colour, Paint::Plain),
+        words(humane::age(now, relay.reported_at), Style::new()),
+        words(state.0, style(colour, state.1)),
+    ]
 }
 
+/// Those that do not fit are in the help.
 const KEYS: [(&str, &str); 6] =
-    [("q", "quit"), ("Tab", "box"), ("p", "pause"), ("r", "redrive"), ("Enter", "details"), ("?", "help")];
+    [("q", "quit"), ("?", "help"), ("Tab", "box"), ("Enter", "details"), ("p", "pause"), ("r", "redrive")];
 
 fn draw_footer(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let key = |key: &str| Span::styled(format!(" {key} "), Style::new().add_modifier(Modifier::REVERSED));
@@ -288,8 +267,8 @@ fn draw_footer(frame: &mut Frame<'_>, area: Rect, view: &View) {
         let letters = counted(*letters, "dead letter");
         let topic = which.topic.as_ref().map(|topic| format!(", topic {topic}")).unwrap_or_default();
         let sink = which.sink.as_deref().unwrap_or_default();
-        let words = printable(&format!(" redrive {letters} of sink {sink}{topic}? "));
-        let question = Span::styled(words, style(view.colour, Paint::Warning).add_modifier(Modifier::BOLD));
+        let asked = printable(&format!(" redrive {letters} of sink {sink}{topic}? "));
+        let question = Span::styled(asked, style(view.colour, Paint::Warning).add_modifier(Modifier::BOLD));
         frame
             .render_widget(Line::from(vec![question, key("y"), Span::raw(" yes  "), key("n"), Span::raw(" no")]), area);
         return;
@@ -301,6 +280,13 @@ fn draw_footer(frame: &mut Frame<'_>, area: Rect, view: &View) {
         );
         return;
     }
-    let keys = KEYS.into_iter().flat_map(|(name, words)| [key(name), Span::raw(format!(" {words}  "))]);
-    frame.render_widget(Line::from(keys.collect::<Vec<_>>()), area);
+    let mut keys = Line::default();
+    for (name, words) in KEYS {
+        let more = [key(name), Span::raw(format!(" {words}  "))];
+        if keys.width() + more.iter().map(Span::width).sum::<usize>() > usize::from(area.width) {
+            break;
+        }
+        keys.extend(more);
+    }
+    frame.render_widget(keys, area);
 }

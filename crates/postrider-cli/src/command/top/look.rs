@@ -5,10 +5,9 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use postrider::{
-    DeadFilter, DeadGroup, Error, LaneFilter, LaneState, LaneStatus, RelayRecord, Sample, SinkStatus, Store,
+    DeadFilter, DeadGroup, Error, LaneFilter, LaneState, LaneStatus, RelayRecord, Sample, SinkService, SinkStatus,
+    Store,
 };
-
-use crate::command::sinks::Served;
 
 /// An answer that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,7 +53,7 @@ impl Looked {
 #[derive(Debug, Clone)]
 pub(super) struct Sink {
     pub(super) status: SinkStatus,
-    pub(super) served: Served,
+    pub(super) service: SinkService,
     /// Delivered a second, in the last minute; `None` while nobody measures.
     pub(super) per_second: Option<f64>,
 }
@@ -117,7 +116,7 @@ impl Picture {
             Ok(sinks) => {
                 self.seen = Some(Instant::now());
                 let sink = |status: SinkStatus| Sink {
-                    served: Served::of(&status.sink, &self.relays),
+                    service: SinkService::of(&status.sink, &self.relays),
                     per_second: rate(&samples, &status.sink),
                     status,
                 };

@@ -1,7 +1,7 @@
 //! What lies over the boxes of `top`: the help, and everything about the selected line, with the commands that go on from
 //! there.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use postrider::{DeadGroup, LaneState, LaneStatus, RelayRecord};
 use ratatui::Frame;
@@ -9,7 +9,9 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Wrap};
 
-use super::{boxed, per_second, style};
+use super::table::per_second;
+use super::{boxed, style};
+use crate::command::sinks::{breaker_words, state_words};
 use crate::command::top::look::{Picture, Sink};
 use crate::command::top::state::{Pane, View};
 use crate::humane;
@@ -18,7 +20,7 @@ use crate::output::{Paint, printable};
 /// Width of what lies over the boxes.
 const WIDTH: u16 = 72;
 
-const HELP: [(&str, &str); 10] = [
+const HELP: [(&str, &str); 12] = [
     ("↑ ↓  k j", "select a line; g and G the first and the last"),
     ("Tab  ← →", "the next box, the one before"),
     ("Enter", "everything about the selected line"),
@@ -29,6 +31,8 @@ const HELP: [(&str, &str); 10] = [
     ("", ""),
     ("RATE", "what was delivered, over the last minute"),
     ("silent", "a relay that is late with its report"),
+    ("unserved", "no relay that is alive delivers to this sink"),
+    ("100k", "100,000 or a little more: a number that does not fit"),
 ];
 
 pub(super) fn help(frame: &mut Frame<'_>) {
@@ -71,22 +75,45 @@ fn show(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
 type Facts = (String, Vec<(&'static str, String)>);
 
 fn sink_facts(sink: &Sink, now: SystemTime) -> Facts {
-    let (status, served) = (&sink.status, &sink.served);
-    let last = |time: Option<SystemTime>| time.map_or("none lately".to_owned(), |time| humane::ago(now, time));
+    let (status, service) = (&sink.status, &sink.service);
+    let window = humane::span(Duration::try_from_secs_f64(status.recent_seconds).unwrap_or_default());
+    let last = |time: Option<SystemTime>| {
+        time.map_or_else(|| format!("none in the last {window}"), |time| humane::ago(now, time))
+    };
     let [dispatched, retryable, failed, zombies] = status.recent;
     let facts = vec![
-        ("kind", served.kind.clone().unwrap_or_default()),
-        ("relays", served.relays.to_string()),
-        ("breaker", served.breaker_words()),
-        ("held", served.held.to_string()),
-        ("rate limit", served.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
-        ("rate", sink.per_second.map(per_second).unwrap_or_default()),
-        ("pending", format!("{}, of these due {}", status.pending, status.due)),
-        ("leased", format!("{}, of these run out {}", status.leased, status.expired)),
-        ("dead", format!("{}; parked lanes {}", status.dead, status.parked_lanes)),
-        ("lately", format!("{dispatched} dispatched, {retryable} retryable, {failed} failed, {zombies} zombies")),
+        ("state", state_words(status, service).0),
+        ("kind", service.kind.clone().unwrap_or_default()),
+        (
+            "relays",
+            match service.reported_at {
+                Some(at) => format!("{}, reported {}", service.relays, humane::ago(now, at)),
+                None => service.relays.to_string(),
+            },
+        ),
+        ("breaker", breaker_words(service)),
+        ("held", service.held.to_string()),
+        ("rate limit", service.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
+        ("rate", sink.per_second.map(|rate| per_second(rate, usize::from(WIDTH))).unwrap_or_default()),
+        ("pending", format!("{}, {} of them due now", status.pending, status.due)),
+        ("leased", format!("{}, {} of them past the end of the lease", status.leased, status.expired)),
+        (
+            "dead",
+            format!(
+                "{}; {} parked",
+                status.dead,
+                humane::counted(u64::try_from(status.parked_lanes).unwrap_or(0), "lane")
+            ),
+        ),
+        (
+            "attempts",
+            format!(
+                "last {window}: {dispatched} delivered, {retryable} to retry, {failed} failed, {zombies} lost their lease"
+            ),
+        ),
         ("last success", last(status.last_success_at)),
         ("last error", last(status.last_error_at)),
+        ("error", service.last_error.clone().unwrap_or_default()),
         ("go on with", format!("postrider dlq list --sink {}", status.sink)),
     ];
     (format!("sink {}", status.sink), facts)

@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use postrider::{RelayReport, SinkReport, SinkStatus};
+use postrider::{RelayReport, SinkReport, SinkService, SinkStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use uuid::Uuid;
 
 use super::*;
-use crate::command::sinks::Served;
 
 fn ago(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 - seconds)
@@ -18,13 +17,17 @@ fn ago(seconds: u64) -> SystemTime {
 fn sink(name: &str, paused: bool, numbers: [i64; 5], oldest: f64, per_second: Option<f64>) -> Sink {
     let [pending, due, leased, dead, parked_lanes] = numbers;
     let breaker = if dead > 0 { "open" } else { "closed" };
-    let served = Served {
+    let open = usize::from(dead > 0);
+    let service = SinkService {
         relays: 2,
         kind: Some("http".to_owned()),
-        breaker: Some(breaker.to_owned()),
-        open: usize::from(dead > 0),
+        breaker: Some(breaker),
+        open,
+        closed: 2 - open,
         held: 7,
         rate: None,
+        last_error: (dead > 0).then(|| "HTTP_503: Service Unavailable".to_owned()),
+        reported_at: Some(ago(7)),
     };
     let status = SinkStatus {
         sink: name.to_owned(),
@@ -37,11 +40,12 @@ fn sink(name: &str, paused: bool, numbers: [i64; 5], oldest: f64, per_second: Op
         dead,
         parked_lanes,
         oldest_due_age_seconds: oldest,
+        recent_seconds: 300.0,
         recent: [120, 3, 1, 0],
         last_success_at: Some(ago(3)),
         last_error_at: None,
     };
-    Sink { status, served, per_second }
+    Sink { status, service, per_second }
 }
 
 fn relay(name: &str, silent: bool, reported: u64) -> RelayRecord {
@@ -52,6 +56,7 @@ fn relay(name: &str, silent: bool, reported: u64) -> RelayRecord {
         open_for: Some(Duration::from_secs(12)),
         held: 7,
         rate: None,
+        last_error: None,
     };
     RelayRecord {
         report: RelayReport {
@@ -125,6 +130,31 @@ fn drawn_as(width: u16, height: u16, picture: &Picture, view: &mut View) -> Term
 #[test]
 fn it_fits_into_eighty_columns_and_twenty_four_rows() {
     insta::assert_snapshot!(drawn(80, 24, &[]).backend());
+}
+
+/// An outbox with a hundred thousand messages, one sink that nobody serves and one that refuses everything.
+fn burdened() -> Picture {
+    let mut picture = picture();
+    let mut unserved = sink("billing", false, [70, 70, 0, 0, 0], 95.0, None);
+    unserved.service = SinkService::default();
+    let mut open = sink("orders", false, [100_001, 100_001, 12_345, 100_001, 1], 312.0, Some(12_345.6));
+    (open.service.open, open.service.closed) = (2, 0);
+    picture.sinks = vec![sink("audit", true, [1_200_345, 1_200_345, 0, 0, 0], 8_000.0, Some(0.0)), unserved, open];
+    picture.groups[0].count = 100_001;
+    picture
+}
+
+/// Columns are left out, headings and numbers are never cut.
+#[test]
+fn it_fits_into_every_width() {
+    for width in [40, 50, 64, 80, 120] {
+        let screen = drawn_as(width, 24, &burdened(), &mut View::new(true)).backend().to_string();
+        insta::assert_snapshot!(format!("at_{width}_columns"), screen);
+        assert!(screen.contains("100,001") || screen.contains("100k"), "{screen}");
+        for (index, _) in screen.match_indices(",001") {
+            assert!(screen[..index].ends_with("100"), "a number is cut:\n{screen}");
+        }
+    }
 }
 
 #[test]
