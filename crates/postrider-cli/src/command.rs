@@ -29,6 +29,7 @@ mod sinks;
 mod status;
 mod top;
 mod unclaim_stuck;
+mod which;
 
 use clap::Subcommand;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use postrider::{Explanation, ListFilter, ListState, Message, MessageSummary};
+use postrider::{Explanation, ListFilter, ListState, Message, MessageSummary, NotAnIdTail, enqueued_at};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -44,8 +44,15 @@ pub(super) struct MessageQuery {
     state: Option<MessageState>,
     /// Of this namespace.
     namespace: Option<String>,
-    /// Of this topic.
+    /// Of this topic; `*` stands for any characters, as in a route.
     topic: Option<String>,
+    /// With this id, or with an id that ends so: at least 4 hexadecimal digits. Looks at all that is undelivered or
+    /// dead, and at the newest 100,000 messages.
+    #[param(pattern = "^[0-9a-fA-F]{4,32}$")]
+    id: Option<String>,
+    /// With this dedupe key.
+    #[param(min_length = 1)]
+    dedupe_key: Option<String>,
     /// Of this tenant.
     tenant_id: Option<Uuid>,
     /// In this lane.
@@ -69,8 +76,11 @@ pub(super) struct MessageQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct MessagesDocument {
     items: Vec<MessageItem>,
-    /// For `before`; null if this was the last page. A page may be short, or empty, and have another behind it.
+    /// For `before`; null if this was the last page. A page may be short, or empty, and have another behind it: a search
+    /// looks at a bounded number of messages.
     next: Option<Uuid>,
+    /// How far back the search came, if it stopped before the end.
+    searched_from: Option<Time>,
 }
 
 /// A message and one of its deliveries.
@@ -97,6 +107,9 @@ pub(super) async fn list(
     Asked(query): Asked<MessageQuery>,
 ) -> Answer<MessagesDocument> {
     let database = admin.database(query.database.as_deref())?;
+    if query.dedupe_key.as_deref() == Some("") {
+        return Err(ApiError::invalid("dedupe_key must not be empty"));
+    }
     let filter = ListFilter {
         state: query.state.map(|state| match state {
             MessageState::Pending => ListState::Pending,
@@ -105,6 +118,12 @@ pub(super) async fn list(
             MessageState::Delivered => ListState::Delivered,
             MessageState::Discarded => ListState::Discarded,
         }),
+        id_tail: query
+            .id
+            .map(|id| id.parse())
+            .transpose()
+            .map_err(|wrong: NotAnIdTail| ApiError::invalid(format!("id: {wrong}")))?,
+        dedupe_key: query.dedupe_key,
         namespace: query.namespace,
         from: query.from.map(|Time(time)| time),
         to: query.to.map(|Time(time)| time),
@@ -116,7 +135,9 @@ pub(super) async fn list(
         limit: query.limit.0,
     };
     let page = in_time(database.store.list(&filter)).await?;
-    Ok(Json(MessagesDocument { items: page.items.into_iter().map(MessageItem::from).collect(), next: page.next }))
+    let searched_from = page.next.map(|id| Time(enqueued_at(id)));
+    let items = page.items.into_iter().map(MessageItem::from).collect();
+    Ok(Json(MessagesDocument { items, next: page.next, searched_from }))
 }
 
 impl From<MessageSummary> for MessageItem {

@@ -93,6 +93,7 @@ mod tests {
                 dead: 0,
                 parked_lanes: 0,
                 oldest_due_age_seconds: 0.0,
+                recent_seconds: 300.0,
                 recent: [0; 4],
                 last_success_at: None,
                 last_error_at: None,

@@ -1,12 +1,11 @@
 //! Sinks as the store and the relays see them together, the relays themselves, and the routes; and the actions to pause and
 //! to resume a sink. `overview.rs` shows the same sinks beside everything else.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use postrider::{Action, RelayRecord, Route, SinkReport, SinkStatus};
+use postrider::{Action, RelayRecord, Route, SinkReport, SinkService, SinkState, SinkStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -25,6 +24,8 @@ pub(super) struct SinksDocument {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SinkItem {
     sink: String,
+    /// `running`, `paused`, `unserved` (no relay that is alive delivers to it), `breaker_open` or `half_open`.
+    state: &'static str,
     paused: bool,
     /// What a dead lane head does: `park` or `skip`.
     on_dead: &'static str,
@@ -35,16 +36,26 @@ pub(super) struct SinkItem {
     dead: i64,
     parked_lanes: i64,
     oldest_due_age_seconds: f64,
+    /// How far back `recent` and the last success and failure look.
+    recent_seconds: f64,
     recent: AttemptCounts,
     last_success_at: Option<Time>,
     last_error_at: Option<Time>,
+    /// Relays that are alive and deliver to it.
+    relays: usize,
+    /// How many of them have the breaker open.
+    open: usize,
+    /// How old what the relays say is: the oldest of their last reports.
+    reported_at: Option<Time>,
     /// What it is, as its relays say: `http`, `kafka`; null if none delivers to it.
     kind: Option<String>,
     /// The worst of its relays': `closed`, `half_open` or `open`; null if none delivers to it.
-    breaker: Option<String>,
+    breaker: Option<&'static str>,
+    /// The last failure that opened a breaker or kept it open.
+    last_error: Option<String>,
     /// Messages that its relays hold.
     held: u64,
-    /// Most messages a second, if a relay has a limit.
+    /// Most messages a second, all relays together, if each has a limit.
     rate: Option<u32>,
 }
 
@@ -88,10 +99,12 @@ struct RelaySinkItem {
     sink: String,
     kind: String,
     breaker: String,
-    /// For how much longer it is left alone.
+    /// For how much longer nothing is sent to it.
     open_for_seconds: Option<f64>,
     held: u64,
     rate: Option<u32>,
+    /// The last failure since the breaker was last closed.
+    last_error: Option<String>,
 }
 
 impl From<RelayRecord> for RelayItem {
@@ -103,6 +116,7 @@ impl From<RelayRecord> for RelayItem {
             open_for_seconds: sink.open_for.map(|left| left.as_secs_f64()),
             held: sink.held,
             rate: sink.rate,
+            last_error: sink.last_error,
         };
         Self {
             worker_id: relay.report.worker_id,
@@ -118,13 +132,10 @@ impl From<RelayRecord> for RelayItem {
 
 /// What the store knows of each sink, with what the relays that are heard of say about it.
 pub(super) fn joined(sinks: Vec<SinkStatus>, relays: &[RelayRecord]) -> Vec<SinkItem> {
-    let mut told: BTreeMap<&str, Vec<&SinkReport>> = BTreeMap::new();
-    for report in relays.iter().filter(|relay| !relay.silent).flat_map(|relay| &relay.report.sinks) {
-        told.entry(&report.sink).or_default().push(report);
-    }
     let item = |status: SinkStatus| {
-        let reports = told.get(status.sink.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let service = SinkService::of(&status.sink, relays);
         SinkItem {
+            state: SinkState::of(&status, &service).as_str(),
             paused: status.paused,
             on_dead: status.on_dead.as_str(),
             pending: status.pending,
@@ -134,25 +145,22 @@ pub(super) fn joined(sinks: Vec<SinkStatus>, relays: &[RelayRecord]) -> Vec<Sink
             dead: status.dead,
             parked_lanes: status.parked_lanes,
             oldest_due_age_seconds: status.oldest_due_age_seconds,
+            recent_seconds: status.recent_seconds,
             recent: status.recent.into(),
             last_success_at: status.last_success_at.map(Time),
             last_error_at: status.last_error_at.map(Time),
-            kind: reports.first().map(|report| report.kind.clone()),
-            breaker: reports.iter().max_by_key(|report| severity(&report.breaker)).map(|report| report.breaker.clone()),
-            held: reports.iter().map(|report| report.held).sum(),
-            rate: reports.iter().find_map(|report| report.rate),
+            relays: service.relays,
+            open: service.open,
+            reported_at: service.reported_at.map(Time),
+            kind: service.kind,
+            breaker: service.breaker,
+            last_error: service.last_error,
+            held: service.held,
+            rate: service.rate,
             sink: status.sink,
         }
     };
     sinks.into_iter().map(item).collect()
-}
-
-fn severity(breaker: &str) -> u8 {
-    match breaker {
-        "open" => 2,
-        "half_open" => 1,
-        _ => 0,
-    }
 }
 
 /// How each sink stands
@@ -165,7 +173,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<An
     Ok(Json(SinksDocument { items: joined(sinks, &relays) }))
 }
 
-/// The relays that reported lately
+/// The relays that reported in the last 24 hours
 #[utoipa::path(get, path = "/api/v1/relays", tag = "sinks", params(AnyQuery),
     responses((status = 200, body = RelaysDocument)))]
 pub(super) async fn relays(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RelaysDocument> {

@@ -1,8 +1,8 @@
 //! `postrider explain`: why a message is not delivered, for each sink, and what to do about it. Nothing is changed.
 
 use postrider::{Explanation, Reason};
-use uuid::Uuid;
 
+use super::which::Which;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::options::Global;
@@ -21,33 +21,34 @@ and DUE. Exit code 4 if there is no such message.
 
 Examples:
   postrider explain 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
+  postrider explain 0f2b6a3e8d41
   postrider explain 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41 --json | jq .deliveries";
 
 /// Say why a message is not delivered, and what to do
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The message's id
-    #[arg(value_name = "ID")]
-    message_id: Uuid,
+    #[command(flatten)]
+    which: Which,
 }
 
 pub(crate) struct Prepared {
     address: Address,
-    message_id: Uuid,
+    which: Which,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, message_id: self.message_id })
+        Ok(Prepared { address: global.address()?, which: self.which })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, place, .. } = self.address.open(Missing::Refuse).await?;
-        let Some(explanation) = store.explain(self.message_id).await? else {
-            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {}", self.message_id))
+        let id = self.which.find(&*store, &place).await?;
+        let Some(explanation) = store.explain(id).await? else {
+            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
                 .hint(format!("it may have been pruned, or be in another database or schema than {place}")));
         };
         if output.json {

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::ValueEnum;
-use postrider::{ListFilter, ListState, MessageSummary, Page};
+use postrider::{IdTail, ListFilter, ListState, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page, enqueued_at};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -23,9 +23,15 @@ one line when nothing is left to deliver: discarded, if somebody gave it up for
 a sink, else delivered. The other states are read from the queue and are quick
 however long the history is.
 
+A search looks at a bounded number of messages and says how far it came. The end
+of an id is looked for in all that is undelivered or dead, and in the newest
+100,000 messages; a dedupe key is looked up for as long as its window lasts.
+
 Examples:
   postrider list --state dead
-  postrider list --topic order.placed --limit 10
+  postrider list --topic 'order.*' --limit 10
+  postrider list --id 8930f0599708
+  postrider list --dedupe-key 'order-7/placed'
   postrider list --from '2h ago' --to '1h ago' --namespace billing
   postrider list --before 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
 
@@ -39,9 +45,15 @@ pub(crate) struct Args {
     /// Only messages of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Only messages of this topic
+    /// Only messages of this topic; * stands for any characters, as in a route
     #[arg(long)]
     topic: Option<String>,
+    /// Only the message with this id, or whose id ends with these digits
+    #[arg(long, value_name = "ID")]
+    id: Option<IdTail>,
+    /// Only messages with this dedupe key
+    #[arg(long, value_name = "KEY")]
+    dedupe_key: Option<String>,
     /// Only messages of this tenant
     #[arg(long, value_name = "UUID")]
     tenant: Option<Uuid>,
@@ -93,6 +105,8 @@ impl Args {
         });
         let filter = ListFilter {
             state,
+            id_tail: self.id,
+            dedupe_key: self.dedupe_key,
             namespace: self.namespace,
             topic: self.topic,
             tenant_id: self.tenant,
@@ -120,7 +134,10 @@ impl Prepared {
         }
         if messages.is_empty() {
             output.line("no messages")?;
-            return Ok(ExitCode::Ok);
+            return match next_before {
+                Some(id) => go_on(&self.filter, messages.len(), id, output),
+                None => Ok(ExitCode::Ok),
+            };
         }
         let rows: Vec<_> = messages.iter().map(|message| row(message, now)).collect();
         if output.fits(&COLUMNS, &rows) {
@@ -128,12 +145,27 @@ impl Prepared {
         } else {
             output.table("", &NARROW, messages.iter().map(|message| narrow_row(message, now)).collect())?;
         }
-        if let Some(id) = next_before {
-            let more = output.paint(Paint::Quiet, &format!("perhaps more: --before {id}"));
-            output.line(more)?;
+        match next_before {
+            Some(id) => go_on(&self.filter, messages.len(), id, output),
+            None => Ok(ExitCode::Ok),
         }
-        Ok(ExitCode::Ok)
     }
+}
+
+/// Says where to go on: after a full page, or how far a search that is bounded has come.
+fn go_on(filter: &ListFilter, shown: usize, id: Uuid, output: &mut Output) -> Result<ExitCode> {
+    let full = shown >= filter.limit as usize;
+    let words = if full {
+        format!("perhaps more: --before {id}")
+    } else {
+        let looked_at = if filter.id_tail.is_some() { MAX_IDS_LOOKED_AT } else { MAX_LOOKED_AT };
+        let also = if filter.id_tail.is_some() { "all that is undelivered or dead, and " } else { "" };
+        let (looked_at, back_to) = (humane::count(u64::from(looked_at)), humane::clock(enqueued_at(id)));
+        format!("searched {also}the newest {looked_at} messages, back to {back_to}; older ones: --before {id}")
+    };
+    let words = output.paint(Paint::Quiet, &words);
+    output.line(words)?;
+    Ok(ExitCode::Ok)
 }
 
 const COLUMNS: [Column; 7] = [

@@ -108,6 +108,7 @@ struct SinkDocument<'a> {
     open_for_seconds: Option<f64>,
     held: u64,
     rate: Option<u32>,
+    last_error: Option<&'a str>,
 }
 
 impl<'a> From<&'a RelayRecord> for RelayDocument<'a> {
@@ -119,6 +120,7 @@ impl<'a> From<&'a RelayRecord> for RelayDocument<'a> {
             open_for_seconds: sink.open_for.map(|duration| duration.as_secs_f64()),
             held: sink.held,
             rate: sink.rate,
+            last_error: sink.last_error.as_deref(),
         });
         Self {
             worker_id: &relay.report.worker_id,

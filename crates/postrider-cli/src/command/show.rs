@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::which::Which;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::options::Global;
@@ -31,33 +32,35 @@ Exit code 4 if there is no such message: never enqueued, or already pruned.
 
 Examples:
   postrider show 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
+  postrider show 0f2b6a3e8d41
+  postrider show --dedupe-key order-7/placed
   postrider show 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41 --json | jq .payload";
 
 /// Show one message: what it says, where it stands, every attempt
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The message's id
-    #[arg(value_name = "ID")]
-    message_id: Uuid,
+    #[command(flatten)]
+    which: Which,
 }
 
 pub(crate) struct Prepared {
     address: Address,
-    message_id: Uuid,
+    which: Which,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, message_id: self.message_id })
+        Ok(Prepared { address: global.address()?, which: self.which })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, place, .. } = self.address.open(Missing::Refuse).await?;
-        let Some(message) = store.show(self.message_id).await? else {
-            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {}", self.message_id))
+        let id = self.which.find(&*store, &place).await?;
+        let Some(message) = store.show(id).await? else {
+            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
                 .hint(format!("it may have been pruned, or be in another database or schema than {place}")));
         };
         if output.json {
@@ -166,6 +169,7 @@ struct DeliveryDocument<'a> {
     due_at: Option<String>,
     attempt_no: i32,
     attempt_count: i32,
+    max_attempts: Option<i32>,
     claimed_by: Option<&'a str>,
     lease_expires_at: Option<String>,
 }
@@ -217,6 +221,7 @@ impl<'a> From<&'a DeliveryRecord> for DeliveryDocument<'a> {
             due_at: delivery.due_at.map(humane::rfc3339),
             attempt_no: delivery.attempt_no,
             attempt_count: delivery.attempt_count,
+            max_attempts: delivery.max_attempts,
             claimed_by: delivery.claimed_by.as_deref(),
             lease_expires_at: delivery.lease_expires_at.map(humane::rfc3339),
         }

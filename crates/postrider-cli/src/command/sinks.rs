@@ -2,11 +2,12 @@
 //! sink's messages to wait or to go on; that lasts until the next change, whoever restarts.
 
 use clap::Subcommand;
-use postrider::{Action, RelayRecord, SinkReport, SinkStatus, Store};
+use postrider::{Action, RelayRecord, SinkService, SinkState, SinkStatus, Store};
 use serde::Serialize;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::humane;
 use crate::operator;
 use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text, printable};
@@ -16,8 +17,10 @@ use crate::store::{Address, Missing, Opened};
 const NEAR: f64 = 0.6;
 
 const AFTER_HELP: &str = "\
-BREAKER is open while a destination is left alone after it failed; HELD counts
-messages that relays have claimed and not ended yet.
+STATE is running, paused, unserved (no relay that is alive delivers to it),
+breaker open (the destination kept failing, so relays wait before they try
+again) or half open (they are trying one message). HELD counts messages that
+relays have claimed and not ended yet.
 
 Examples:
   postrider sinks
@@ -87,61 +90,40 @@ impl Prepared {
     }
 }
 
-/// What the relays say about one sink, taken together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Served {
-    /// Relays that serve it and are not silent.
-    pub(super) relays: usize,
-    pub(super) kind: Option<String>,
-    /// The worst of them: open, then half open, then closed.
-    pub(super) breaker: Option<String>,
-    /// How many of them have it open.
-    pub(super) open: usize,
-    pub(super) held: u64,
-    /// Most messages a second, all relays together, if each has a limit.
-    pub(super) rate: Option<u32>,
+/// `closed`, `open`, `open 1/3`; empty where no relay tells.
+pub(super) fn breaker_words(service: &SinkService) -> String {
+    match service.breaker {
+        Some("open") if service.open < service.relays => format!("open {}/{}", service.open, service.relays),
+        Some(word) => word.replace('_', " "),
+        None => String::new(),
+    }
 }
 
-impl Served {
-    pub(super) fn of(sink: &str, relays: &[RelayRecord]) -> Self {
-        let reports: Vec<&SinkReport> = relays
-            .iter()
-            .filter(|relay| !relay.silent)
-            .filter_map(|relay| relay.report.sinks.iter().find(|report| report.sink == sink))
-            .collect();
-        let is = |state: &str| reports.iter().filter(|report| report.breaker == state).count();
-        let worst = ["open", "half_open", "closed"].into_iter().find(|state| is(state) > 0);
-        Self {
-            relays: reports.len(),
-            kind: reports.first().map(|report| report.kind.clone()),
-            breaker: worst.map(str::to_owned),
-            open: is("open"),
-            held: reports.iter().map(|report| report.held).sum(),
-            rate: reports.iter().map(|report| report.rate).sum::<Option<u32>>().filter(|_| !reports.is_empty()),
-        }
+pub(super) fn breaker_paint(service: &SinkService) -> Paint {
+    match service.breaker {
+        Some("open") => Paint::Bad,
+        Some("half_open") => Paint::Warning,
+        _ => Paint::Plain,
     }
+}
 
-    /// `closed`, `open`, `open 1/3`; empty where no relay tells.
-    pub(super) fn breaker_words(&self) -> String {
-        match self.breaker.as_deref() {
-            Some("open") if self.open < self.relays => format!("open {}/{}", self.open, self.relays),
-            Some(word) => word.replace('_', " "),
-            None => String::new(),
-        }
-    }
-
-    pub(super) fn breaker_paint(&self) -> Paint {
-        match self.breaker.as_deref() {
-            Some("open") => Paint::Bad,
-            Some("half_open") => Paint::Warning,
-            _ => Paint::Plain,
-        }
-    }
+/// The state in words and its colour. A sink without a relay hurts only while something waits for it.
+pub(super) fn state_words(status: &SinkStatus, service: &SinkService) -> (String, Paint) {
+    let state = SinkState::of(status, service);
+    let paint = match state {
+        SinkState::Running => Paint::Good,
+        SinkState::Paused | SinkState::HalfOpen => Paint::Warning,
+        SinkState::BreakerOpen => Paint::Bad,
+        SinkState::Unserved if status.pending + status.leased > 0 => Paint::Bad,
+        SinkState::Unserved => Paint::Quiet,
+    };
+    (state.as_str().replace('_', " "), paint)
 }
 
 #[derive(Serialize)]
 struct SinkDocument<'a> {
     sink: &'a str,
+    state: SinkState,
     paused: bool,
     pending: i64,
     due: i64,
@@ -149,7 +131,7 @@ struct SinkDocument<'a> {
     dead: i64,
     parked_lanes: i64,
     #[serde(flatten)]
-    served: Served,
+    service: SinkService,
 }
 
 async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
@@ -162,22 +144,31 @@ async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
         let document = |sink| SinkDocument::new(sink, &relays);
         output.json(&Document { items: sinks.iter().map(document).collect() })?;
     } else {
-        output.table("", &COLUMNS, sinks.iter().map(|sink| row(sink, &Served::of(&sink.sink, &relays))).collect())?;
+        let now = store.now().await?;
+        let services: Vec<SinkService> = sinks.iter().map(|sink| SinkService::of(&sink.sink, &relays)).collect();
+        output.table("", &COLUMNS, sinks.iter().zip(&services).map(|(sink, service)| row(sink, service)).collect())?;
+        if let Some(oldest) = services.iter().filter_map(|service| service.reported_at).min() {
+            let words = format!("HELD, BREAKER and RATE as relays reported {}", humane::ago(now, oldest));
+            let words = output.paint(Paint::Quiet, &words);
+            output.line(words)?;
+        }
     }
     Ok(ExitCode::Ok)
 }
 
 impl<'a> SinkDocument<'a> {
     fn new(sink: &'a SinkStatus, relays: &[RelayRecord]) -> Self {
+        let service = SinkService::of(&sink.sink, relays);
         Self {
             sink: &sink.sink,
+            state: SinkState::of(sink, &service),
             paused: sink.paused,
             pending: sink.pending,
             due: sink.due,
             leased: sink.leased,
             dead: sink.dead,
             parked_lanes: sink.parked_lanes,
-            served: Served::of(&sink.sink, relays),
+            service,
         }
     }
 }
@@ -194,18 +185,19 @@ const COLUMNS: [Column; 9] = [
     Column::Optional("RATE"),
 ];
 
-fn row(sink: &SinkStatus, served: &Served) -> Vec<Text> {
-    let relays = i64::try_from(served.relays).unwrap_or(i64::MAX);
+fn row(sink: &SinkStatus, service: &SinkService) -> Vec<Text> {
+    let relays = i64::try_from(service.relays).unwrap_or(i64::MAX);
+    let (state, paint) = state_words(sink, service);
     vec![
         Text::from(&sink.sink),
-        Text::from(served.kind.as_deref().unwrap_or_default()),
-        if sink.paused { Text::new("paused", Paint::Warning) } else { Text::new("running", Paint::Good) },
+        Text::from(service.kind.as_deref().unwrap_or_default()),
+        Text::new(state, paint),
         Text::count(relays, Paint::Plain),
-        Text::new(served.breaker_words(), served.breaker_paint()),
-        Text::count(i64::try_from(served.held).unwrap_or(i64::MAX), Paint::Plain),
+        Text::new(breaker_words(service), breaker_paint(service)),
+        Text::count(i64::try_from(service.held).unwrap_or(i64::MAX), Paint::Plain),
         Text::count(sink.pending, Paint::Plain),
         Text::count(sink.dead, Paint::Bad),
-        Text::from(served.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
+        Text::from(service.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
     ]
 }
 
@@ -249,43 +241,14 @@ async fn refuse_unknown(store: &dyn Store, sink: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use postrider::RelayReport;
-
     use super::*;
 
-    fn relay(silent: bool, breaker: &str, held: u64, rate: Option<u32>) -> RelayRecord {
-        let report = SinkReport {
-            sink: "orders".to_owned(),
-            kind: "http".to_owned(),
-            breaker: breaker.to_owned(),
-            open_for: None,
-            held,
-            rate,
-        };
-        RelayRecord {
-            report: RelayReport {
-                worker_id: "w".to_owned(),
-                version: "1".to_owned(),
-                every: Duration::from_secs(5),
-                sinks: vec![report],
-            },
-            started_at: SystemTime::UNIX_EPOCH,
-            reported_at: SystemTime::UNIX_EPOCH,
-            silent,
-        }
-    }
-
     #[test]
-    fn relays_are_taken_together_and_silent_ones_do_not_count() {
-        let relays =
-            [relay(false, "closed", 3, Some(10)), relay(false, "open", 1, Some(5)), relay(true, "open", 9, None)];
-        let served = Served::of("orders", &relays);
-        assert_eq!((served.relays, served.open, served.held, served.rate), (2, 1, 4, Some(15)));
-        assert_eq!(served.breaker_words(), "open 1/2");
-        assert_eq!(Served::of("orders", &relays[..1]).breaker_words(), "closed");
-        assert_eq!(Served::of("orders", &[relay(false, "half_open", 0, None)]).breaker_words(), "half open");
-        assert_eq!(Served::of("other", &relays), Served::default());
+    fn a_breaker_that_is_open_in_some_relays_is_counted() {
+        let service = SinkService { relays: 3, open: 1, closed: 2, breaker: Some("open"), ..SinkService::default() };
+        assert_eq!((breaker_words(&service).as_str(), breaker_paint(&service)), ("open 1/3", Paint::Bad));
+        let service = SinkService { relays: 1, breaker: Some("half_open"), ..SinkService::default() };
+        assert_eq!((breaker_words(&service).as_str(), breaker_paint(&service)), ("half open", Paint::Warning));
+        assert_eq!(breaker_words(&SinkService::default()), "");
     }
 }

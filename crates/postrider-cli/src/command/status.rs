@@ -1,10 +1,11 @@
-//! `postrider status`: how each sink stands. Read from the view `outbox.status`; nothing is changed.
+//! `postrider status`: how each sink stands, from the view `outbox.status` and what relays report. Nothing is changed.
 
 use std::time::{Duration, SystemTime};
 
-use postrider::SinkStatus;
+use postrider::{RelayRecord, SinkService, SinkState, SinkStatus};
 use serde::Serialize;
 
+use super::sinks::state_words;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::humane;
@@ -15,6 +16,7 @@ use crate::store::{Address, Missing, Opened};
 const AFTER_HELP: &str = "\
 PENDING waits, DUE of these is due now; LEASED is held by a relay, EXPIRED of
 these under a lease that ran out; DEAD and PARKED lanes wait for a person.
+STATE is as in `postrider sinks`.
 
 Examples:
   postrider status
@@ -39,14 +41,15 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let sinks = store.status().await?;
+        let (sinks, relays) = (store.status().await?, store.relays().await?);
         if output.json {
-            let sinks = sinks.iter().map(SinkDocument::from).collect();
+            let sinks = sinks.iter().map(|sink| SinkDocument::new(sink, &relays)).collect();
             output.json(&Document { sinks })?;
         } else {
             let now = store.now().await?;
-            output.table("", &QUEUE, sinks.iter().map(queue_row).collect())?;
-            output.line("")?;
+            output.table("", &QUEUE, sinks.iter().map(|sink| queue_row(sink, &relays)).collect())?;
+            let window = sinks.first().map_or(Duration::ZERO, |sink| seconds(sink.recent_seconds));
+            output.heading(&format!("attempts of the last {}", humane::span(window)))?;
             output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(sink, now)).collect())?;
         }
         Ok(ExitCode::Ok)
@@ -62,10 +65,15 @@ const QUEUE: [Column; 9] = [
     Column::Right("DEAD"),
     Column::Right("PARKED"),
     Column::Right("OLDEST DUE"),
-    Column::Optional(""),
+    Column::Whole("STATE"),
 ];
 
-fn queue_row(sink: &SinkStatus) -> Vec<Text> {
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+fn queue_row(sink: &SinkStatus, relays: &[RelayRecord]) -> Vec<Text> {
+    let (state, paint) = state_words(sink, &SinkService::of(&sink.sink, relays));
     vec![
         Text::from(&sink.sink),
         Text::count(sink.pending, Paint::Plain),
@@ -77,15 +85,14 @@ fn queue_row(sink: &SinkStatus) -> Vec<Text> {
         if sink.due == 0 {
             Text::new("-", Paint::Quiet)
         } else {
-            let age = Duration::try_from_secs_f64(sink.oldest_due_age_seconds).unwrap_or_default();
-            Text::from(humane::span(age))
+            Text::from(humane::span(seconds(sink.oldest_due_age_seconds)))
         },
-        if sink.paused { Text::new("paused", Paint::Warning) } else { Text::default() },
+        Text::new(state, paint),
     ]
 }
 
 const ATTEMPTS: [Column; 7] = [
-    Column::Left("LATELY"),
+    Column::Left("SINK"),
     Column::Right("DISPATCHED"),
     Column::Right("RETRYABLE"),
     Column::Right("FAILED"),
@@ -119,6 +126,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct SinkDocument<'a> {
     sink: &'a str,
+    state: SinkState,
     paused: bool,
     pending: i64,
     due: i64,
@@ -127,6 +135,7 @@ struct SinkDocument<'a> {
     dead: i64,
     parked_lanes: i64,
     oldest_due_age_seconds: f64,
+    recent_seconds: f64,
     recent: Recent,
     last_success_at: Option<String>,
     last_error_at: Option<String>,
@@ -140,11 +149,12 @@ struct Recent {
     zombie_requeue: i64,
 }
 
-impl<'a> From<&'a SinkStatus> for SinkDocument<'a> {
-    fn from(sink: &'a SinkStatus) -> Self {
+impl<'a> SinkDocument<'a> {
+    fn new(sink: &'a SinkStatus, relays: &[RelayRecord]) -> Self {
         let [dispatched, retryable, failed, zombie_requeue] = sink.recent;
         Self {
             sink: &sink.sink,
+            state: SinkState::of(sink, &SinkService::of(&sink.sink, relays)),
             paused: sink.paused,
             pending: sink.pending,
             due: sink.due,
@@ -153,6 +163,7 @@ impl<'a> From<&'a SinkStatus> for SinkDocument<'a> {
             dead: sink.dead,
             parked_lanes: sink.parked_lanes,
             oldest_due_age_seconds: sink.oldest_due_age_seconds,
+            recent_seconds: sink.recent_seconds,
             recent: Recent { dispatched, retryable, failed, zombie_requeue },
             last_success_at: sink.last_success_at.map(humane::rfc3339),
             last_error_at: sink.last_error_at.map(humane::rfc3339),

@@ -48,7 +48,7 @@ fn doctor(database: &Database, args: &[&str]) -> Found {
     Found::of(&run(database, &[&["doctor", "--json"], args].concat()))
 }
 
-const CHECKS: [&str; 22] = [
+const CHECKS: [&str; 24] = [
     "version",
     "durability",
     "autovacuum",
@@ -70,6 +70,8 @@ const CHECKS: [&str; 22] = [
     "stuck_leases",
     "late",
     "relays",
+    "breakers",
+    "failing",
     "future_times",
 ];
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use postrider_testkit::{Database, database};
 use serde_json::Value;
 
-use crate::support::{command, filters, run, sql};
+use crate::support::{Outbox, command, filters, outboxes, run, run_at, sql};
 
 const INVOICE: &str =
     "enqueue --topic invoice.due --lane customer-7 --dedupe-key i-1 --header source=shop --json --payload";
@@ -163,5 +163,41 @@ async fn a_reader_that_has_had_enough_is_no_error() {
             (Some(0), String::new()),
             "{args:?}"
         );
+    }
+}
+
+/// Listings and logs show the end of an id, and routes have taught everybody what `*` means.
+#[tokio::test]
+async fn a_message_is_found_by_what_is_known_of_it() {
+    for Outbox { url, .. } in &outboxes().await {
+        let put = |topic: &str, key: &str| {
+            let args = ["enqueue", "--json", "--payload", "1", "--topic", topic, "--dedupe-key", key];
+            run_at(url, &args).json()["message_id"].as_str().unwrap().to_owned()
+        };
+        let (placed, paid) = (put("order.placed", "7/placed"), put("order.paid", "7/paid"));
+        let found = |args: &[&str]| {
+            let document = run_at(url, &[&["list", "--json"], args].concat()).json();
+            let ids = document["messages"].as_array().unwrap().iter();
+            ids.map(|line| line["message_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let tail = &placed[placed.len() - 12..];
+        assert_eq!(found(&["--id", tail]), placed);
+        assert_eq!(found(&["--id", &format!("…{tail}")]), placed);
+        assert_eq!(found(&["--dedupe-key", "7/paid"]), paid);
+        assert_eq!(found(&["--topic", "order.*"]), format!("{paid} {placed}"));
+        assert_eq!(found(&["--topic", "order.p?id"]), "");
+        for args in [&["show", tail][..], &["explain", tail], &["show", "--dedupe-key", "7/placed"]] {
+            let said = run_at(url, &[args, &["--json"]].concat()).json();
+            assert_eq!(said["message_id"], *placed, "{args:?}");
+        }
+        let unknown = run_at(url, &["show", "00000000"]);
+        assert!(
+            unknown.code == 4 && unknown.stderr.contains("there is no message whose id ends with 00000000"),
+            "{}",
+            unknown.stderr
+        );
+        let wrong = run_at(url, &["show", "customer-7"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains("its last 4 or more hexadecimal digits"), "{}", wrong.stderr);
+        assert_eq!(run_at(url, &["show"]).code, 2, "nothing is named");
     }
 }

@@ -42,8 +42,12 @@ struct DeliveryItem {
     /// `pending`, `leased` or `dead`.
     state: String,
     due_at: Option<Time>,
+    /// Attempts so far.
     attempt_no: i32,
+    /// Attempts since the last redrive.
     attempt_count: i32,
+    /// Most attempts since the last redrive; null before the first claim, and for what is dead.
+    max_attempts: Option<i32>,
     claimed_by: Option<String>,
     lease_expires_at: Option<Time>,
 }
@@ -97,6 +101,7 @@ impl From<DeliveryRecord> for DeliveryItem {
             due_at: delivery.due_at.map(Time),
             attempt_no: delivery.attempt_no,
             attempt_count: delivery.attempt_count,
+            max_attempts: delivery.max_attempts,
             claimed_by: delivery.claimed_by,
             lease_expires_at: delivery.lease_expires_at.map(Time),
         }
