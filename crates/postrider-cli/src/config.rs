@@ -57,23 +57,29 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// What no single key can be blamed for.
-    fn check(&self) -> Result<()> {
+    /// What no single key can be blamed for. `sinks` are the names of all that stand in the configuration.
+    fn faults(&self, sinks: &[String]) -> Vec<String> {
+        let mut faults = Vec::new();
         if !self.sink_defaults.kinds().is_empty() {
-            return Err(fault::wrong(
-                "sink_defaults: says what a sink is, but only how it is treated may stand there: put it into a sink",
-            ));
+            faults.push(
+                "sink_defaults: says what a sink is, but only how it is treated may stand there: put it into a sink"
+                    .to_owned(),
+            );
         }
+        let known = sinks.join(", ");
         for route in &self.routes {
-            if let Some(unknown) = route.sinks.iter().find(|sink| !self.sinks.contains_key(*sink)) {
-                let known = self.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-                return Err(fault::wrong(&format!(
-                    "the route of topic {:?} leads to the sink {unknown:?}, and there are only: {known}",
-                    route.topic
-                )));
-            }
+            let unknown = route.sinks.iter().filter(|sink| !sinks.contains(sink));
+            faults.extend(unknown.map(|unknown| {
+                let topic = &route.topic;
+                format!("the route of topic {topic:?} leads to the sink {unknown:?}, and there are only: {known}")
+            }));
         }
-        Ok(())
+        faults
+    }
+
+    /// How many routes it has; one may lead to several sinks.
+    pub(crate) fn route_count(&self) -> usize {
+        self.routes.len()
     }
 
     /// The routes, one for each sink.

@@ -68,9 +68,12 @@ impl Args {
 
 /// What `run` would find wrong before it connects, all of it.
 fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut hints) = (Vec::new(), Vec::new());
     let mut found = |result: Result<()>| match result {
-        Err(Failure::Report(report)) => wrong.push(report.message),
+        Err(Failure::Report(report)) => {
+            wrong.push(report.message);
+            hints.extend(report.hint.filter(|hint| !hints.contains(hint)));
+        }
         Err(Failure::Silent(_)) | Ok(()) => {}
     };
     let databases = global.databases(layers);
@@ -85,10 +88,11 @@ fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> 
     }
     if wrong.is_empty() {
         let plan = Plan::of(config, layers, &[])?;
-        let [databases, sinks, routes] = [count, plan.sinks.len(), plan.routes.len()].map(|count| count as u64);
+        let [databases, sinks, routes] = [count, plan.sinks.len(), config.route_count()].map(|count| count as u64);
         return Ok(Prepared::Checked { databases, sinks, routes });
     }
-    Err(Failure::usage(wrong.join("; ")).hint("see docs/configuration.md and docs/sinks"))
+    hints.push("see docs/configuration.md and docs/sinks".to_owned());
+    Err(Failure::usage(wrong.join("; ")).hint(hints.join("; ")))
 }
 
 impl Prepared {

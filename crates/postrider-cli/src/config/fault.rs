@@ -1,11 +1,16 @@
 //! What is wrong with a configuration, in words: where it stands, which key, what is expected there. A value is never
 //! repeated, for it may be a secret, or one that was put under the wrong key.
 
+use figment::Figment;
 use figment::error::{Actual, Kind};
-use figment::value::Dict;
+use figment::value::{Dict, Value};
 
-use super::redact;
+use super::layers::{DEFAULTS, Layer, Layers, find, names, read_toml};
+use super::{Config, redact};
 use crate::failure::Failure;
+
+/// More faults than this are not told at once.
+const MAX_FAULTS: usize = 20;
 
 /// As much alike as `tiemout` and `timeout`, and more than `url` and `file`.
 const ALIKE: f64 = 0.75;
@@ -29,15 +34,72 @@ pub(super) fn syntax(error: &figment::Error, source: &str) -> Failure {
 /// Each fault with its place and its key.
 pub(super) fn explain(error: &figment::Error, values: &Dict, section: Option<&str>) -> Failure {
     let told = error.clone().into_iter().map(|fault| {
-        let mut path: Vec<&str> = section.into_iter().chain(fault.path.iter().map(String::as_str)).collect();
-        if let Kind::MissingField(name) = &fault.kind {
-            path.push(name);
-        }
-        let source = fault.metadata.as_ref().map_or_else(String::new, |metadata| format!("{}: ", metadata.name));
-        let words = redact::scrub(&words(&fault.kind), values);
-        if path.is_empty() { format!("{source}{words}") } else { format!("{source}{}: {words}", path.join(".")) }
+        let source = fault.metadata.as_ref().map_or_else(String::new, |metadata| metadata.name.to_string());
+        one(&fault, &source, section, values)
     });
     wrong(&told.collect::<Vec<_>>().join("; "))
+}
+
+fn one(fault: &figment::Error, source: &str, section: Option<&str>, values: &Dict) -> String {
+    let path: Vec<&str> = section.into_iter().chain(fault.path.iter().map(String::as_str)).collect();
+    let path = [path, missing(&fault.kind).into_iter().collect()].concat().join(".");
+    let words = redact::scrub(&words(&fault.kind), values);
+    [source, &path, &words].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
+fn missing(kind: &Kind) -> Option<&str> {
+    match kind {
+        Kind::MissingField(name) => Some(name.as_ref()),
+        _ => None,
+    }
+}
+
+/// Every fault of a configuration, not only the first: each is told, put right, and the rest is read again.
+pub(super) fn every(layers: &Layers) -> Vec<String> {
+    let Ok(original) = layers.values() else { return Vec::new() };
+    let defaults = read_toml(DEFAULTS, "the defaults").unwrap_or_default();
+    let mut values = original.clone();
+    let mut told = Vec::new();
+    while told.len() < MAX_FAULTS {
+        let fault = match Figment::from(Layer::new("", values.clone())).extract_lossy::<Config>() {
+            Ok(config) => {
+                told.extend(config.faults(&names(&original, "sinks")));
+                break;
+            }
+            Err(error) => error.into_iter().next(),
+        };
+        let Some(fault) = fault else { break };
+        let path: Vec<&str> = fault.path.iter().map(String::as_str).collect();
+        let source = nearest_value(&original, &path).map_or_else(String::new, |value| layers.source_of(value.tag()));
+        told.push(one(&fault, &source, None, &original));
+        let default = find(&defaults, &path).filter(|_| missing(&fault.kind).is_none());
+        if !put_right(&mut values, &path, default) {
+            break;
+        }
+    }
+    told
+}
+
+/// The value under a path, or what stands nearest above it.
+fn nearest_value<'a>(values: &'a Dict, path: &[&str]) -> Option<&'a Value> {
+    (1..=path.len()).rev().find_map(|length| find(values, &path[..length]))
+}
+
+/// Puts the default in the place of a faulty value, or takes it away, with all that is in it. If there is nothing under the
+/// path, as for an entry of a list, the whole list goes.
+fn put_right(values: &mut Dict, path: &[&str], default: Option<&Value>) -> bool {
+    let Some((first, rest)) = path.split_first() else { return false };
+    if rest.is_empty() {
+        return match default {
+            Some(default) => values.insert((*first).to_owned(), default.clone()).is_some_and(|old| old != *default),
+            None => values.remove(*first).is_some(),
+        };
+    }
+    let deeper = match values.get_mut(*first) {
+        Some(Value::Dict(_, inner)) => put_right(inner, rest, default),
+        _ => false,
+    };
+    deeper || values.remove(*first).is_some()
 }
 
 fn words(kind: &Kind) -> String {

@@ -172,9 +172,15 @@ impl Layers {
 
     /// Everything, checked.
     pub(crate) fn config(&self) -> Result<Config> {
-        let config: Config = self.extract(None)?;
-        config.check()?;
-        Ok(config)
+        let config = self.extract(None).map_err(|first: Failure| match fault::every(self) {
+            all if all.len() > 1 => fault::wrong(&all.join("; ")),
+            _ => first,
+        });
+        let config: Config = config?;
+        match config.faults(&names(&self.values()?, "sinks")) {
+            none if none.is_empty() => Ok(config),
+            all => Err(fault::wrong(&all.join("; "))),
+        }
     }
 
     /// The databases alone: whoever only needs these does not care what else is wrong.
@@ -239,7 +245,7 @@ pub(super) fn find<'a>(values: &'a Dict, path: &[&str]) -> Option<&'a Value> {
     above.iter().try_fold(values, |dict, key| dict.get(*key)?.as_dict())?.get(*last)
 }
 
-fn names(values: &Dict, section: &str) -> Vec<String> {
+pub(super) fn names(values: &Dict, section: &str) -> Vec<String> {
     values.get(section).and_then(Value::as_dict).map(|dict| dict.keys().cloned().collect()).unwrap_or_default()
 }
 

@@ -381,3 +381,24 @@ fn the_configurations_of_the_pages_are_accepted() {
     }
     assert!(sinks >= Kind::NAMES.len(), "only {sinks} sinks are shown");
 }
+
+#[test]
+fn every_fault_is_told_and_not_only_the_first() {
+    let said = words(read(
+        "[relay]\nlease = \"soon\"\npol = \"1s\"\n[log]\nformat = \"xml\"\n[sinks.a.http]\nurl = \"http://x/\"\ntiemout = 1\n\
+         connect_timeout = \"x\"\n[sinks.b.http]\n[sinks.c.stdout]\n[[routes]]\ntopic = \"t\"\nsinks = [\"c\", \"d\"]\n",
+        &[],
+    ));
+    for fault in [
+        "relay.lease: expected a duration",
+        "relay.pol: unknown key; did you mean `poll`?",
+        "log.format: ",
+        "sinks.a.http.tiemout: unknown key",
+        "sinks.a.http.connect_timeout: expected a duration",
+        "sinks.b.http.url: is missing",
+        "the route of topic \"t\" leads to the sink \"d\", and there are only: a, b, c",
+    ] {
+        assert!(said.contains(fault), "{fault:?} is not in: {said}");
+    }
+    assert_eq!(said.matches("; ").count(), 7, "nothing is told that is not so: {said}");
+}

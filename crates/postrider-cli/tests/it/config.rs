@@ -153,3 +153,30 @@ async fn what_is_wrong_with_a_configuration_is_told_before_anything_starts() {
     assert!(missing.code == 2 && missing.stderr.contains("there is no such file"), "{}", missing.stderr);
     assert!(!directory.path().join("outbox.db").exists(), "nothing was made");
 }
+
+#[tokio::test]
+async fn a_configuration_is_checked_as_a_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postrider.toml");
+    let (path, url) = (file.to_str().unwrap(), format!("sqlite:{}/outbox.db", directory.path().display()));
+    fs::write(
+        &file,
+        "[sinks.a.stdout]\n[sinks.b.stdout]\n[[routes]]\ntopic = \"x.*\"\nsinks = [\"a\", \"b\"]\n\
+         [[routes]]\ntopic = \"y\"\nsinks = [\"a\"]\n",
+    )
+    .unwrap();
+    let said = run_at(&url, &["config", "check", "--config", path]).ok();
+    assert_eq!(said, "the configuration can be used: 1 database, 2 sinks, 2 routes\n");
+
+    fs::write(&file, "[relay]\nleese = \"1m\"\n[sinks.a.http]\nurl = 7\n[sinks.b.stdoud]\n").unwrap();
+    let refused = run_at(&url, &["config", "check", "--config", path]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    for fault in ["relay.leese", "sinks.a.http.url", "sinks.b.stdoud"] {
+        assert!(refused.stderr.contains(fault), "{fault}: {}", refused.stderr);
+    }
+    if cfg!(not(feature = "kafka")) {
+        fs::write(&file, "[sinks.a.kafka]\nbrokers = \"x:9092\"\n[sinks.b]\n").unwrap();
+        let refused = run_at(&url, &["config", "check", "--config", path]).stderr;
+        assert!(refused.contains("--features kafka") && refused.contains("sink \"b\": no table says"), "{refused}");
+    }
+}
