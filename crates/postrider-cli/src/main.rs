@@ -4,6 +4,8 @@
 mod admin;
 mod command;
 mod config;
+#[cfg(test)]
+mod documented;
 mod exit_code;
 mod failure;
 mod humane;
@@ -31,7 +33,7 @@ use crate::options::Cli;
 use crate::output::Output;
 
 fn main() -> std::process::ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let arguments = help_as_an_option(std::env::args_os().collect());
     // Looked for by hand: a usage error, too, is JSON for a program.
     let json = arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json");
     let ended = prepare(&arguments).and_then(|prepared| match prepared {
@@ -43,6 +45,15 @@ fn main() -> std::process::ExitCode {
         failure.code()
     });
     code.into()
+}
+
+/// `postrider help dlq redrive` is `postrider dlq redrive --help`.
+fn help_as_an_option(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 /// Phase one: arguments, URL, schema name, input files, the message. `None` if help or version was all that was asked.

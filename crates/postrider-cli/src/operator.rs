@@ -21,11 +21,25 @@ const TICK: Duration = Duration::from_millis(200);
 /// More of a host's or a user's name says no more; the audit takes 255 bytes.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Who acts, for the audit: `user@host`.
+/// Who acts, for the audit: `user@host`. Under cron and in containers nobody sets USER: then it is the name of the user id,
+/// or `uid-1001` where that has no name.
 pub(crate) fn actor() -> String {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()));
-    let user = user.unwrap_or_else(|| "unknown".to_owned());
+    let user = user.unwrap_or_else(|| {
+        let id = rustix::process::getuid().as_raw();
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        name_of(id, &users).unwrap_or_else(|| format!("uid-{id}"))
+    });
     format!("{}@{}", named(&user), host())
+}
+
+/// The name of a user id, in the lines of `/etc/passwd`.
+fn name_of(id: u32, users: &str) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)? == id.to_string()).then(|| name.to_owned())
+    })
 }
 
 /// The name of this machine.
@@ -168,6 +182,14 @@ mod tests {
             ("\n", Answer::Count(0), false),
         ] {
             assert_eq!(answer.is_given_by(line), goes_on, "{line:?} to {answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_id_has_its_name() {
+        let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nops:x:1001:1001::/home/ops:/bin/sh\n";
+        for (id, name) in [(0, Some("root")), (1001, Some("ops")), (7, None)] {
+            assert_eq!(name_of(id, users).as_deref(), name, "{id}");
         }
     }
 

@@ -65,6 +65,16 @@ fn every_command_has_a_help_text_of_eighty_columns() {
 }
 
 #[test]
+fn help_is_a_command_too() {
+    for words in [&[][..], &["dlq"], &["dlq", "redrive"], &["run"]] {
+        let asked = finish(command(&[&["help"], words].concat()), b"").ok();
+        assert_eq!(asked, finish(command(&[words, &["--help"]].concat()), b"").ok(), "{words:?}");
+    }
+    let unknown = finish(command(&["help", "attempts"]), b"");
+    assert!(unknown.code == 2 && unknown.stderr.contains("attempts"), "{}", unknown.stderr);
+}
+
+#[test]
 fn version_and_bare_call() {
     assert_eq!(finish(command(&["--version"]), b"").ok(), format!("postrider {}\n", env!("CARGO_PKG_VERSION")));
     let bare = finish(command(&[]), b"");

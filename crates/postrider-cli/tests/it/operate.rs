@@ -280,3 +280,16 @@ async fn a_list_is_cut_by_time_and_namespace() {
         assert!(wrong.code == 2 && wrong.stderr.contains("is not a time"), "{}", wrong.stderr);
     }
 }
+
+/// Under cron and in containers nobody sets USER: the audit names the user id's owner.
+#[tokio::test]
+async fn the_audit_names_a_user_without_any_variable() {
+    let [outbox, _] = outboxes().await;
+    let id = Command::new("id").arg("-un").output().unwrap();
+    let user = String::from_utf8(id.stdout).unwrap();
+    let mut pause = command(&["sinks", "pause", "default"]);
+    pause.env("DATABASE_URL", &outbox.url).env_remove("USER").env_remove("LOGNAME");
+    finish(pause, b"").ok();
+    let actor = last_entry(&outbox.url)["actor"].as_str().unwrap().to_owned();
+    assert!(actor.starts_with(&format!("{}@", user.trim())), "{actor}");
+}

@@ -52,14 +52,33 @@ pub(super) fn parse(line: &[u8]) -> Result<Message, String> {
     Ok(message)
 }
 
-/// What the JSON parser says, with the column alone: the line is known better here.
+/// What is wrong with a JSON text, in words, with the column alone: the line is known better here. Columns count from 1.
 pub(super) fn json_reason(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    match said.strip_suffix(&place) {
-        Some(reason) => format!("{reason} at column {}", error.column()),
-        None => said,
-    }
+    let reason = said.strip_suffix(&place).unwrap_or(&said);
+    let words = match reason {
+        "expected ident" => "only true, false and null may stand without quotation marks",
+        "expected value" => "a value is missing, or a text stands without quotation marks",
+        "expected `:`" => "a colon is missing after the name of a field",
+        "expected `,` or `}`" => "a comma or a closing brace is missing after a value",
+        "expected `,` or `]`" => "a comma or a closing bracket is missing after a value",
+        "key must be a string" => "the name of a field must stand in quotation marks",
+        "trailing comma" => "there is a comma before a closing brace or bracket",
+        "trailing characters" => "something stands behind the end of the JSON",
+        "EOF while parsing an object" => "it ends inside an object: a closing brace is missing",
+        "EOF while parsing a list" => "it ends inside a list: a closing bracket is missing",
+        "EOF while parsing a string" => "it ends inside a text: a quotation mark is missing",
+        "EOF while parsing a value" => "it ends where a value is expected",
+        "invalid number" => "this is not a number",
+        "invalid escape" => "a backslash in a text must be followed by one of \"\\/bfnrtu",
+        "control character (\\u0000-\\u001F) found while parsing a string" => {
+            "a text holds a control character: write a tab as \\t, a new line as \\n"
+        }
+        "recursion limit exceeded" => "it is nested too deeply",
+        other => other,
+    };
+    if error.column() == 0 { words.to_owned() } else { format!("column {}: {words}", error.column()) }
 }
 
 struct FieldsVisitor;
@@ -253,10 +272,18 @@ mod tests {
     #[test]
     fn every_complaint_names_the_field() {
         let cases = [
-            ("{\"topic\"", "not JSON: EOF while parsing an object at column 8"),
+            ("{\"topic\"", "not JSON: column 8: it ends inside an object: a closing brace is missing"),
             ("[1]", "not a JSON object"),
             ("7", "not a JSON object"),
-            ("{} {}", "not JSON: trailing characters at column 4"),
+            ("{} {}", "not JSON: column 4: something stands behind the end of the JSON"),
+            ("{\"topic\": no}", "not JSON: column 12: only true, false and null may stand without quotation marks"),
+            ("{\"topic\": x}", "not JSON: column 11: a value is missing, or a text stands without quotation marks"),
+            ("{\"topic\" 7}", "not JSON: column 10: a colon is missing after the name of a field"),
+            ("{\"topic\": 7 8}", "not JSON: column 13: a comma or a closing brace is missing after a value"),
+            ("{topic: 7}", "not JSON: column 2: the name of a field must stand in quotation marks"),
+            ("{\"topic\": 7,}", "not JSON: column 13: there is a comma before a closing brace or bracket"),
+            ("{\"topic\": [7,]}", "not JSON: column 14: there is a comma before a closing brace or bracket"),
+            ("{\"topic\": \"a", "not JSON: column 12: it ends inside a text: a quotation mark is missing"),
             ("{}", "topic is missing"),
             (r#"{"topic": 7, "payload": 1}"#, "topic must be text, not 7"),
             (r#"{"topic": "t"}"#, "payload is missing (or a body)"),
