@@ -20,17 +20,19 @@ globalThis.sessionStorage = { getItem: (key) => store.get(key) ?? null };
 const at = (file) => import(pathToFileURL(join(copy, file)));
 const { niceCeiling, timeCeiling } = await at('charts.js');
 const { bytes, duration, rate, relative } = await at('format.js');
-const { deadFilter, itsMillisecond } = await at('orders.js');
+const { deadFilter, itsMillisecond } = await at('actions.js');
 const { hexadecimal } = await at('payload.js');
 const { link, parseRoute } = await at('router.js');
 const { merge } = await at('samples.js');
-const { rights } = await at('shell.js');
+const { found, rights } = await at('shell.js');
 const { headline, verdict } = await at('verdict.js');
+const { attempts, attemptsLeft } = await at('views/message.js');
 const { words } = await at('views/audit.js');
 const { example } = await at('views/api.js');
 
 const sink = (changes) => ({
   sink: 'billing',
+  state: 'running',
   paused: false,
   pending: 0,
   due: 0,
@@ -39,6 +41,8 @@ const sink = (changes) => ({
   parked_lanes: 0,
   oldest_due_age_seconds: 0,
   breaker: 'closed',
+  relays: 1,
+  open: 0,
   ...changes,
 });
 const relay = (changes) => ({
@@ -58,9 +62,9 @@ test('all is well when nothing waits for a person and nothing is late', () => {
 test('the worst comes first', () => {
   const sinks = [
     sink({ dead: 2 }),
-    sink({ sink: 'a', paused: true, pending: 1, due: 1, oldest_due_age_seconds: 9_999 }),
+    sink({ sink: 'a', state: 'paused', paused: true, pending: 1, due: 1, oldest_due_age_seconds: 9_999 }),
     sink({ sink: 'b', parked_lanes: 1 }),
-    sink({ sink: 'c', breaker: 'open', due: 5, oldest_due_age_seconds: 700 }),
+    sink({ sink: 'c', state: 'breaker_open', breaker: 'open', due: 5, oldest_due_age_seconds: 700 }),
     sink({ sink: 'd', due: 1, oldest_due_age_seconds: 61 }),
   ];
   const relays = [relay({ sinks: ['billing', 'a', 'b', 'c', 'd'].map((name) => ({ sink: name })) })];
@@ -80,7 +84,27 @@ test('nobody delivers: no relay, only silent ones, or none for that sink', () =>
     headline(verdict({ sinks: [sink({ due: 3 })], relays: [relay({ silent: true })] })),
     'Nothing is delivered',
   );
-  assert.deepEqual(heads([sink({ due: 3 })], [relay({ sinks: [] })]), ['No relay delivers to billing']);
+  const unserved = { state: 'unserved', breaker: null, relays: 0 };
+  assert.deepEqual(heads([sink({ pending: 3, ...unserved })], [relay({ sinks: [] })]), ['No relay delivers to billing']);
+  assert.deepEqual(heads([sink(unserved)], [relay({ sinks: [] })]), [], 'nothing waits for it');
+});
+
+test('a breaker that is open in some relays only is a minor thing', () => {
+  const found = verdict({ sinks: [sink({ breaker: 'open', relays: 3, open: 1 })], relays: [relay()] });
+  assert.deepEqual(
+    found.map(({ grave, what }) => [grave, what]),
+    [[false, 'billing fails in 1 of 3 relays']],
+  );
+});
+
+test('attempts are told with how many are left', () => {
+  const told = (attempt_count, attempt_no, max_attempts) => {
+    const delivery = { attempt_count, attempt_no, max_attempts };
+    return [attempts(delivery), attemptsLeft(delivery)];
+  };
+  assert.deepEqual(told(9, 9, 10), ['9 of 10', 1]);
+  assert.deepEqual(told(1, 13, 10), ['1 of 10, 13 in all', 9]);
+  assert.deepEqual(told(0, 0, null), ['0', null]);
 });
 
 test('lengths of time are told in at most two units', () => {
@@ -123,6 +147,16 @@ test('samples are kept once, in order, for an hour', () => {
   const two = { at: '2027-01-31T08:00:10Z', sink: 'a', pending: 2 };
   assert.deepEqual(merge([one], [two, { ...one, pending: 3 }], 0), [{ ...one, pending: 3 }, two]);
   assert.deepEqual(merge([one], [two], Date.parse(two.at)), [two]);
+});
+
+test('a search goes by what the text looks like', () => {
+  const id = '019A8F3C-6b1e-7c02-9d55-8930f0599708';
+  assert.deepEqual(found(id), [['messages', id.toLowerCase()]]);
+  for (const tail of ['8930f0599708', '…8930F0599708', '...8930f0599708']) {
+    assert.deepEqual(found(tail), ['messages', { id: '8930f0599708' }]);
+  }
+  assert.deepEqual(found('order.*'), ['messages', { topic: 'order.*' }]);
+  assert.deepEqual(found('cafe'), ['messages', { lane: 'cafe' }]);
 });
 
 test('who may do what is said with its reason', () => {

@@ -14,7 +14,8 @@ await story(
     await page.keyboard.press('Enter');
     await page.getByText('May operate').waitFor();
 
-    await sink.getByRole('button', { name: 'Pause' }).click();
+    // The click that led to the sign-in is not lost.
+    await dialog.getByRole('heading', { name: 'Pause default?' }).waitFor();
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await sink.getByRole('button', { name: 'Pause' }).click();
     await dialog.getByRole('button', { name: 'Pause' }).click();

@@ -46,7 +46,7 @@ async function tryTheApi(page) {
   await page.keyboard.press('Escape');
   await page.getByRole('heading', { level: 1 }).click();
   await page.keyboard.press('?');
-  await page.getByRole('dialog').getByText('Find a message or a lane').waitFor();
+  await page.getByRole('dialog').getByText('Find a message, a topic or a lane').waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
 }

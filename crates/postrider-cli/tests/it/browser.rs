@@ -153,6 +153,16 @@ async fn a_sink_is_paused_and_resumed_by_who_signs_in() {
 }
 
 #[tokio::test]
+async fn an_unserved_sink_is_seen_and_a_message_is_found_by_what_is_known_of_it() {
+    let world = World::start(Accepts::FromTheStart).await;
+    run(&world.database, &["routes", "add", "bill.*", "billing"]).ok();
+    let args = ["enqueue", "--json", "--topic", "bill.due", "--payload", "1", "--dedupe-key", "bill-7/due"];
+    let message = run(&world.database, &args).json()["message_id"].as_str().unwrap().to_owned();
+    world.enqueue("2", None);
+    world.tell("search.mjs", &[("MESSAGE", &message)]).await;
+}
+
+#[tokio::test]
 async fn every_view_fits_a_phone_and_a_desk_in_light_and_dark() {
     let world = World::start(Accepts::WhenTold).await;
     let long = "a-lane-with-a-name-that-is-far-too-long-for-any-phone-".repeat(4);

@@ -17,7 +17,7 @@ export const NAVIGATION = [
 
 export const SHORTCUTS = [
   ...NAVIGATION.map(([, label, key]) => [`g ${key}`, label]),
-  ['/', 'Find a message or a lane'],
+  ['/', 'Find a message, a topic or a lane'],
   ['j', 'Next row'],
   ['k', 'Row before'],
   ['← →', 'Read a chart, when it has the focus'],

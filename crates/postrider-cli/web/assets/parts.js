@@ -46,12 +46,26 @@ const TONES = {
   LANE_PARKED: 'bad',
   open: 'bad',
   BREAKER_OPEN: 'bad',
+  breaker_open: 'bad',
+  unserved: 'bad',
   NO_RELAY: 'bad',
 };
 
-export function State({ of, title }) {
+export function State({ of, title, plain }) {
   const words = String(of).toLowerCase().replaceAll('_', ' ');
-  return html`<span class=${`state ${TONES[of] || 'plain'}`} title=${title}>${words}</span>`;
+  return html`<span class=${`state ${(!plain && TONES[of]) || 'plain'}`} title=${title}>${words}</span>`;
+}
+
+/** How a sink is doing, as the server says. One that no relay serves is bad only while something waits for it. */
+export function SinkState({ sink }) {
+  const titles = {
+    unserved: 'No relay that is alive delivers to this sink',
+    breaker_open: 'The destination kept failing: every relay waits before it tries again',
+    half_open: 'The relays try one message, to see whether the destination is back',
+    paused: 'Its messages wait until somebody resumes it',
+  };
+  const idle = sink.state === 'unserved' && sink.pending + sink.leased === 0;
+  return html`<${State} of=${sink.state} title=${titles[sink.state]} plain=${idle} />`;
 }
 
 export function Message({ id, full }) {
@@ -117,14 +131,14 @@ export function Table({ label, columns, rows, rowKey, tone }) {
 
 /**
  * A button that acts. Without the right to do so it stays where it is and says why; whoever has not signed in
- * is asked to.
+ * is asked to, and the click counts afterwards.
  */
 export function Action({ onAction, children, danger, disabled, small }) {
   const { may, signIn } = useSession();
   const asks = !may.operate && may.canSignIn && may.role === 'none';
   const looks = [danger && 'danger', small && 'small', !may.operate && 'locked'].filter(Boolean).join(' ');
   return html`<button type="button" class=${looks} disabled=${disabled || !(may.operate || asks)}
-    title=${may.operate ? undefined : may.reason} onClick=${() => (asks ? signIn(may.reason) : onAction())}>${children}</button>`;
+    title=${may.operate ? undefined : may.reason} onClick=${() => (asks ? signIn(may.reason, onAction) : onAction())}>${children}</button>`;
 }
 
 /** Above what cannot be done: why not, and how it could be. */

@@ -13,6 +13,16 @@ import { verdict } from './verdict.js';
 
 const NOTICE_MS = 6_000;
 const UUID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
+/** The end of an id, as listings show it: at least six digits, for a lane may be called `cafe`. */
+const ID_TAIL = /^(…|\.\.\.)?[0-9a-f]{6,32}$/i;
+
+/** Where a search leads: to a message, or to the listing filtered by what the text looks like. */
+export function found(text) {
+  if (UUID.test(text)) return [['messages', text.toLowerCase()]];
+  if (ID_TAIL.test(text)) return ['messages', { id: text.replace(/^(…|\.+)/, '').toLowerCase() }];
+  if (text.includes('*')) return ['messages', { topic: text }];
+  return ['messages', { lane: text }];
+}
 
 /** What the reader may do, and if not, why. */
 export function rights(overview) {
@@ -66,7 +76,20 @@ export function Shell({ route, children }) {
 
   const may = rights(overview);
   const ask = useCallback((asked) => setQuestion(asked), []);
-  const signIn = useCallback((why) => setSigningIn({ why }), []);
+  // What was clicked before somebody signed in is done afterwards, if the token may.
+  const clicked = useRef(null);
+  const signIn = useCallback((why, then) => {
+    clicked.current = then ?? null;
+    setSigningIn({ why });
+  }, []);
+  useEffect(() => {
+    if (!answer.data || signingIn || !clicked.current) return;
+    const then = clicked.current;
+    clicked.current = null;
+    const allowed = rights(answer.data);
+    if (allowed.operate) then();
+    else setNotice(allowed.reason);
+  }, [answer.data, signingIn]);
   const session = useMemo(
     () => ({ overview, error: answer.error, may, ask, signIn, generation }),
     [overview, answer.error, generation],
@@ -80,6 +103,7 @@ export function Shell({ route, children }) {
   };
   const declineSignIn = () => {
     declined.current = true;
+    clicked.current = null;
     setSigningIn(null);
   };
   const done = (text) => {
@@ -162,12 +186,11 @@ function Find() {
     const field = event.currentTarget.elements.find;
     const text = field.value.trim();
     if (!text) return;
-    if (UUID.test(text)) go(['messages', text.toLowerCase()]);
-    else go('messages', { lane: text });
+    go(...found(text));
     field.value = '';
   };
   return html`<form class="find" role="search" aria-label="Find" onSubmit=${find}>
-    <input type="search" name="find" id="find" placeholder="Message id or lane" aria-label="Find a message by id, or a lane"
+    <input type="search" name="find" id="find" placeholder="Id, end of an id, topic.*, lane" aria-label="Find a message by its id or the end of it, a topic with *, or a lane"
       autocomplete="off" autocapitalize="off" spellcheck=${false} /><kbd aria-hidden="true">/</kbd>
   </form>`;
 }

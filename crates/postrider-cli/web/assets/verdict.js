@@ -45,21 +45,29 @@ function sinkProblems(sink, relays) {
   const name = sink.sink;
   const found = [];
   const add = (weight, what, why, ...links) => found.push({ weight, sink: name, what, why, links });
-  const looksAfterIt = relays.some((relay) => !relay.silent && relay.sinks.some((one) => one.sink === name));
-  if (sink.breaker === 'open') {
-    const again = openFor(name, relays) ? ` It is tried again in ${seconds(openFor(name, relays))}.` : '';
+  const error = sink.last_error ? ` The last error: ${sink.last_error}` : '';
+  if (sink.state === 'breaker_open' || sink.state === 'half_open') {
+    const again = openFor(name, relays) ? ` They try again in ${seconds(openFor(name, relays))}.` : '';
     add(
       GRAVE + 5,
       `${name} refuses everything`,
-      `Its breaker is open after failures in a row, so it is left alone.${again}`,
+      `Its breaker is open: it failed many times in a row, so relays wait before they try again.${again}${error}`,
       ['What waits', link('lanes', { sink: name })],
       ['Sink', link('sinks')],
     );
-  } else if (!sink.paused && sink.due && relays.some((relay) => !relay.silent) && !looksAfterIt) {
+  } else if (sink.state !== 'paused' && sink.breaker === 'open') {
+    add(
+      MINOR + 0.8,
+      `${name} fails in ${sink.open} of ${plural(sink.relays, 'relay')}`,
+      `Their breaker is open; the others still deliver.${error}`,
+      ['Sink', link('sinks')],
+    );
+  } else if (sink.state === 'unserved' && sink.pending && !sink.recent?.dispatched && relays.some((relay) => !relay.silent)) {
+    // A worker in SQL reports nothing: what it delivered tells that somebody serves the sink.
     add(
       GRAVE + 6,
       `No relay delivers to ${name}`,
-      `${plural(sink.due, 'delivery is', 'deliveries are')} due for it, and no relay that is alive has a sink of this name.`,
+      `${plural(sink.pending, 'delivery waits', 'deliveries wait')} for it, and no relay that is alive has a sink of this name.`,
       ['What waits', link('messages', { sink: name, state: 'pending' })],
     );
   }
@@ -71,7 +79,7 @@ function sinkProblems(sink, relays) {
       ['See the lanes', link('lanes', { sink: name, state: 'parked' })],
     );
   }
-  if (!sink.paused && sink.breaker !== 'open' && sink.oldest_due_age_seconds > BEHIND_AFTER_SECONDS) {
+  if (!sink.paused && sink.state === 'running' && sink.oldest_due_age_seconds > BEHIND_AFTER_SECONDS) {
     add(
       GRAVE + 3,
       `${name} is behind by ${seconds(sink.oldest_due_age_seconds)}`,
@@ -100,7 +108,7 @@ function sinkProblems(sink, relays) {
   if (sink.expired > 0) {
     add(
       MINOR + 0.3,
-      `${plural(sink.expired, 'lease')} of ${name} ran out`,
+      `${plural(sink.expired, 'lease')} of ${name} ended without an outcome`,
       'A relay died or hung while it held them; a living relay takes them over by itself.',
       ['Messages', link('messages', { sink: name, state: 'leased' })],
     );

@@ -99,16 +99,22 @@ function Fields({ message }) {
   return html`<dl class="fields">${rows.filter(([, value]) => value || value === 0).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
+/** How many attempts are left; null while nobody has said how many there are. */
+export const attemptsLeft = ({ attempt_count: made, max_attempts: most }) =>
+  most === null || most === undefined ? null : Math.max(0, most - made);
+
+/** `9 of 10`, and after a redrive `1 of 10, 13 in all`. */
+export function attempts({ attempt_count: made, attempt_no: all, max_attempts: most }) {
+  const some = most === null || most === undefined ? `${made}` : `${made} of ${most}`;
+  return all === made ? some : `${some}, ${all} in all`;
+}
+
+// What state each is in stands above, with the reason.
 function Deliveries({ deliveries }) {
   const columns = [
     { label: 'Sink', cell: (delivery) => html`<strong>${delivery.sink}</strong>` },
-    { label: 'State', cell: (delivery) => html`<${State} of=${delivery.state} />` },
-    {
-      label: 'Attempts',
-      number: true,
-      cell: (delivery) =>
-        html`<span title="since the last redrive, of all">${delivery.attempt_count} of ${delivery.attempt_no}</span>`,
-    },
+    { label: 'Attempts', cell: attempts },
+    { label: 'Left', number: true, cell: (delivery) => attemptsLeft(delivery) ?? '–' },
     {
       label: 'Next',
       cell: (delivery) =>

@@ -25,9 +25,11 @@ export function Messages({ route: { query } }) {
   );
   const fields = [
     { name: 'state', label: 'State', options: STATES },
-    { name: 'topic', label: 'Topic' },
+    { name: 'topic', label: 'Topic', placeholder: 'order.*' },
     { name: 'sink', label: 'Sink', suggestions: overview?.sinks.map((sink) => sink.sink) },
     { name: 'lane', label: 'Lane' },
+    { name: 'id', label: 'Id, or its end', more: true, placeholder: '8930f0599708' },
+    { name: 'dedupe_key', label: 'Dedupe key', more: true },
     { name: 'namespace', label: 'Namespace', more: true },
     { name: 'tenant_id', label: 'Tenant', more: true, placeholder: 'UUID' },
     { name: 'from', label: 'Enqueued from', time: true, more: true },
@@ -38,7 +40,7 @@ export function Messages({ route: { query } }) {
     <${Filters} path="messages" fields=${fields} query=${query} />
     <${Problem} error=${messages.error} retry=${messages.reload} />
     ${messages.loading && html`<${Waiting} rows=${10} />`}
-    ${page && (page.items.length ? html`<${List} items=${page.items} />` : html`<${Empty} more=${page.next} query=${query} />`)}
+    ${page && (page.items.length ? html`<${List} items=${page.items} />` : html`<${Empty} page=${page} query=${query} />`)}
     ${
       page &&
       html`<div class="pager">
@@ -49,10 +51,24 @@ export function Messages({ route: { query } }) {
     }`;
 }
 
-function Empty({ more, query }) {
-  if (more)
-    return html`<${Nothing}>None among the messages looked at. A search looks at a bounded number: go on with "Older".<//>`;
-  return html`<${Nothing}>${Object.keys(query).length ? 'No message is like this.' : 'There are no messages yet.'}<//>`;
+/** What was looked for under one name may have been meant under another. */
+function otherwise(query) {
+  const [[name, text] = []] = Object.entries(query);
+  if (Object.keys(query).length !== 1 || !['id', 'lane', 'topic', 'dedupe_key'].includes(name)) return [];
+  const names = { lane: 'a lane', topic: 'a topic', dedupe_key: 'a dedupe key' };
+  return Object.entries(names).filter(([other]) => other !== name).map(([other, words]) => [words, link('messages', { [other]: text })]);
+}
+
+function Empty({ page, query }) {
+  const others = otherwise(query);
+  const elsewhere =
+    others.length > 0 &&
+    html` Search for it as ${others.map(([words, href], index) => html`${index > 0 && ', '}<a key=${href} href=${href}>${words}</a>`)}.`;
+  if (page.next) {
+    const what = query.id ? 'all that is undelivered or dead, and the newest 100,000 messages' : 'the newest 10,000 messages';
+    return html`<${Nothing}>Nothing found. Searched: ${what}, back to <${Time} at=${page.searched_from} />. "Older" goes on from there.${elsewhere}<//>`;
+  }
+  return html`<${Nothing}>${Object.keys(query).length ? 'No message is like this.' : 'There are no messages yet.'}${elsewhere}<//>`;
 }
 
 function List({ items }) {
@@ -76,7 +92,7 @@ function List({ items }) {
     {
       label: 'Sink',
       name: (item) => item.sink,
-      cell: (item) => item.sink || html`<span class="muted">${item.state === 'delivered' ? 'everywhere' : '–'}</span>`,
+      cell: (item) => item.sink || html`<span class="muted">${item.state === 'delivered' ? 'all sinks' : '–'}</span>`,
     },
     { label: 'Attempts', number: true, cell: (item) => count(item.attempt_no) },
     { label: 'Due', cell: (item) => html`<${Time} at=${item.due_at} />` },

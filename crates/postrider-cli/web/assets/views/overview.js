@@ -5,11 +5,10 @@ import { html, useState } from '../vendor/htm-preact.js';
 import { COLOURS, Chart, timeCeiling } from '../charts.js';
 import { count, duration, rate, seconds } from '../format.js';
 import { useSession, useTitle } from '../hooks.js';
-import { Nothing, Problem, Section, State, Table, Time, Waiting } from '../parts.js';
+import { Nothing, Problem, Section, SinkState, State, Table, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
 import { MEASURES, lastMinute, line, newest, useSamples } from '../samples.js';
 import { calm, headline, verdict } from '../verdict.js';
-import { sinkState } from './sinks.js';
 
 const HOUR_MS = 3_600_000;
 
@@ -24,11 +23,17 @@ export function Overview() {
   const measured = samples.data || [];
   return html`
     <${Verdict} overview=${overview} />
-    <${Section} id="sinks-now" title="Sinks" note="rates over the last minute">
+    <${Section} id="sinks-now" title="Sinks" note=${measuredAt(measured)}>
       ${overview.sinks.length ? html`<${SinksNow} sinks=${overview.sinks} samples=${measured} />` : html`<${Nothing}>No message was enqueued yet, so there is no sink. Try: postrider enqueue --topic greeting --payload '{"hello":"world"}'<//>`}
     <//>
     <${Charts} sinks=${overview.sinks.map((sink) => sink.sink)} samples=${samples} />
     <${Relays} relays=${overview.relays} />`;
+}
+
+/** Rates and latencies are measured every ten seconds; the other figures are of now. */
+function measuredAt(samples) {
+  const last = samples.at(-1)?.at;
+  return last ? html`rates over the last minute, p50 and p99 as of <${Time} at=${last} />` : 'rates over the last minute';
 }
 
 function Verdict({ overview }) {
@@ -61,7 +66,7 @@ function SinksNow({ sinks, samples }) {
       cell: (sink) =>
         html`<a href=${link('messages', { sink: sink.sink, state: 'pending' })}><strong>${sink.sink}</strong></a>`,
     },
-    { label: 'State', cell: (sink) => html`<${State} of=${sinkState(sink)} />` },
+    { label: 'State', cell: (sink) => html`<${SinkState} sink=${sink} />` },
     {
       label: 'Delivered/s',
       number: true,

@@ -5,17 +5,9 @@ import { html } from '../vendor/htm-preact.js';
 import { count, rate, seconds } from '../format.js';
 import { useSession, useTitle } from '../hooks.js';
 import { pause, resume } from '../actions.js';
-import { Nothing, Action, Problem, ReadOnlyNote, State, Time, Waiting } from '../parts.js';
+import { Nothing, Action, Problem, ReadOnlyNote, SinkState, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
 import { openFor } from '../verdict.js';
-
-/** One word for how a sink stands. */
-export function sinkState(sink) {
-  if (sink.paused) return 'paused';
-  if (sink.breaker === 'open' || sink.breaker === 'half_open')
-    return sink.breaker === 'open' ? 'BREAKER_OPEN' : 'half_open';
-  return 'running';
-}
 
 export function Sinks() {
   useTitle('Sinks');
@@ -40,7 +32,7 @@ function Card({ sink, open, ask }) {
     ['Due', count(sink.due)],
     ['Oldest due', sink.due ? seconds(sink.oldest_due_age_seconds) : '–'],
     ['Held', count(sink.held ?? sink.leased)],
-    ['Leases run out', count(sink.expired)],
+    ['Lease ended', count(sink.expired)],
     ['Parked lanes', linked(sink.parked_lanes, link('lanes', { sink: sink.sink, state: 'parked' }))],
     ['Dead', linked(sink.dead, link('dead-letters', { sink: sink.sink }))],
     ['Breaker', html`<${Breaker} sink=${sink} open=${open} />`],
@@ -50,12 +42,14 @@ function Card({ sink, open, ask }) {
     ['Last failure', html`<${Time} at=${sink.last_error_at} />`],
   ];
   return html`<li class="sink-card" data-key=${sink.sink}>
-    <div class="sink-head"><h2>${sink.sink}</h2><span class="muted">${sink.kind}</span><${State} of=${sinkState(sink)} /><span class="grow"></span>
+    <div class="sink-head"><h2>${sink.sink}</h2><span class="muted">${sink.kind}</span><${SinkState} sink=${sink} />
+      ${sink.reported_at && html`<span class="muted" title="Held, breaker and rate limit are as old as this">relays reported <${Time} at=${sink.reported_at} /></span>`}<span class="grow"></span>
       ${
         sink.paused
           ? html`<${Action} small onAction=${() => ask(resume(sink))}>Resume<//>`
           : html`<${Action} small onAction=${() => ask(pause(sink))}>Pause<//>`
       }</div>
+    ${sink.last_error && html`<p class="sink-error">The last error: ${sink.last_error}</p>`}
     <dl class="numbers">${numbers.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
   </li>`;
 }
@@ -65,5 +59,6 @@ const linked = (amount, href) => (amount ? html`<a class="bad-text" href=${href}
 function Breaker({ sink, open }) {
   if (!sink.breaker) return html`<span class="muted" title="No relay that is alive delivers to it">no relay</span>`;
   const again = sink.breaker === 'open' && open ? `for ${seconds(open)}` : '';
-  return html`<span class=${sink.breaker === 'open' ? 'bad-text' : ''}>${sink.breaker.replace('_', ' ')} ${again}</span>`;
+  const some = sink.breaker === 'open' && sink.open < sink.relays ? `in ${sink.open} of ${sink.relays} relays` : '';
+  return html`<span class=${sink.breaker === 'open' ? 'bad-text' : ''} title=${sink.last_error}>${sink.breaker.replace('_', ' ')} ${some} ${again}</span>`;
 }
