@@ -96,7 +96,7 @@ impl Bound {
         let Self { listener, address, config } = self;
         let access = Access::new(config, address);
         info!(
-            operators = if access.enabled { "on" } else { "off" },
+            actions = if access.enabled { "allowed with a token" } else { "off until POSTRIDER_ADMIN_TOKEN is set" },
             "the admin API and the page are at http://{address}"
         );
         let room = Semaphore::new(state::MAX_REQUESTS);
