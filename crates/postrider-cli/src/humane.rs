@@ -101,6 +101,16 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
+/// A setting in words: `5 min`, `90 s`, `1 h`.
+pub(crate) fn window(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
+        seconds if seconds.is_multiple_of(3_600) => format!("{} h", seconds / 3_600),
+        seconds if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
 /// One unit is enough for an age: `12s`, `5m`, `2h`, `3d`; `now` for less than a second, or for a clock that is behind.
 pub(crate) fn age(now: SystemTime, then: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
@@ -257,6 +267,13 @@ mod tests {
             [(850, "850ms"), (12_000, "12s"), (312_000, "5m 12s"), (7_500_000, "2h 05m"), (273_600_000, "3d 4h")];
         for (ms, text) in cases {
             assert_eq!(span(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn a_window_has_one_unit() {
+        for (seconds, text) in [(300, "5 min"), (90, "90 s"), (7_200, "2 h")] {
+            assert_eq!(window(Duration::from_secs(seconds)), text);
         }
     }
 

@@ -49,7 +49,7 @@ impl Prepared {
             let now = store.now().await?;
             output.table("", &QUEUE, sinks.iter().map(|sink| queue_row(sink, &relays)).collect())?;
             let window = sinks.first().map_or(Duration::ZERO, |sink| seconds(sink.recent_seconds));
-            output.heading(&format!("attempts of the last {}", humane::span(window)))?;
+            output.heading(&format!("attempts of the last {}", humane::window(window)))?;
             output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(sink, now)).collect())?;
         }
         Ok(ExitCode::Ok)

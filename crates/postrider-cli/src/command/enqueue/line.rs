@@ -282,7 +282,7 @@ mod tests {
             ("{\"topic\": 7 8}", "not JSON: column 13: a comma or a closing brace is missing after a value"),
             ("{topic: 7}", "not JSON: column 2: the name of a field must stand in quotation marks"),
             ("{\"topic\": 7,}", "not JSON: column 13: there is a comma before a closing brace or bracket"),
-            ("{\"topic\": [7,]}", "not JSON: column 14: there is a comma before a closing brace or bracket"),
+            ("{\"topic\": [7,]}", "not JSON: column 14: a value is missing, or a text stands without quotation marks"),
             ("{\"topic\": \"a", "not JSON: column 12: it ends inside a text: a quotation mark is missing"),
             ("{}", "topic is missing"),
             (r#"{"topic": 7, "payload": 1}"#, "topic must be text, not 7"),

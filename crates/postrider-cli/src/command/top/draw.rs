@@ -217,7 +217,7 @@ fn group_row(group: &DeadGroup, now: SystemTime, colour: bool) -> Vec<Value> {
 }
 
 const LANE_COLUMNS: [Column; 4] =
-    [text("SINK", 3, 6, 10), text("LANE", 0, 10, 30), number("DEPTH", 1, 6), text("NOTE", 2, 9, u16::MAX)];
+    [text("SINK", 3, 6, 8), text("LANE", 0, 10, 18), number("DEPTH", 1, 6), text("NOTE", 2, 9, u16::MAX)];
 
 fn draw_lanes(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.lanes.iter().map(|lane| lane_row(lane, picture.now, view.colour)).collect();

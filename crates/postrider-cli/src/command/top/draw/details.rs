@@ -76,7 +76,7 @@ type Facts = (String, Vec<(&'static str, String)>);
 
 fn sink_facts(sink: &Sink, now: SystemTime) -> Facts {
     let (status, service) = (&sink.status, &sink.service);
-    let window = humane::span(Duration::try_from_secs_f64(status.recent_seconds).unwrap_or_default());
+    let window = humane::window(Duration::try_from_secs_f64(status.recent_seconds).unwrap_or_default());
     let last = |time: Option<SystemTime>| {
         time.map_or_else(|| format!("none in the last {window}"), |time| humane::ago(now, time))
     };
