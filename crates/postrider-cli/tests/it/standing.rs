@@ -1,5 +1,6 @@
 //! What an operator is shown when something is wrong, at the command line and over the API: a sink that nobody serves, a
-//! destination that refuses everything, a message with one attempt left. Real relays, on both stores.
+//! destination that refuses everything, a message with one attempt left. Real relays, on both stores. Commands are waited
+//! for in the test itself, so the receivers need threads of their own.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ fn hasty(name: &str, url: &str) -> String {
 }
 
 /// Every place shows the same word for a sink that no relay serves, and the doctor has a finding and advice for it.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sink_that_no_relay_serves_is_unserved_everywhere() {
     for Outbox { url, .. } in &outboxes().await {
         run_at(url, &["routes", "add", "bill.*", "billing"]).ok();
@@ -125,7 +126,7 @@ async fn a_sink_that_no_relay_serves_is_unserved_everywhere() {
 }
 
 /// A destination that refuses everything is no "all is well", and its error is told wherever the breaker is.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_breaker_is_found_and_explained_with_its_error() {
     for Outbox { url, .. } in &outboxes().await {
         let destination = refusing().await;
@@ -150,7 +151,7 @@ async fn an_open_breaker_is_found_and_explained_with_its_error() {
 }
 
 /// A message that is retried is told with how many attempts are left, and how to retry it at once.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_attempts_that_are_left_are_told() {
     for Outbox { url, .. } in &outboxes().await {
         let destination = refusing().await;
@@ -172,7 +173,7 @@ async fn the_attempts_that_are_left_are_told() {
 }
 
 /// A relay that was killed while it held a message is missed before its lease ends.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_stopped_reporting_is_noticed() {
     for outbox in &outboxes().await {
         let Outbox { url, .. } = outbox;
