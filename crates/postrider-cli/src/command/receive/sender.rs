@@ -6,30 +6,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
 use tracing::warn;
 use uuid::Uuid;
 
 use super::answer::{Rejection, cut};
+use super::server::MAX_REQUESTS;
 use crate::config::receive::{Pattern, ReceiveConfig, Sender};
 use crate::output;
 
 /// Headers with these names are written here or by a sink: nobody else says where a message came from.
 const OURS: [&str; 2] = ["origin-", "postrider-"];
 
+/// Requests of one sender at once, where there are others: it cannot take every place.
+const MAX_SENDER_REQUESTS: usize = MAX_REQUESTS / 2;
+
 /// Everybody who may send.
 pub(super) struct Senders {
     /// None: nobody is asked for a token.
-    known: Vec<Arc<Sender>>,
-    anybody: Arc<Sender>,
+    known: Vec<Known>,
+    anybody: Known,
     headers: Arc<HeaderFilter>,
+}
+
+/// One of them, with its places.
+struct Known {
+    sender: Arc<Sender>,
+    places: Arc<Semaphore>,
+}
+
+impl Known {
+    fn new(sender: Sender, places: usize) -> Self {
+        Self { sender: Arc::new(sender), places: Arc::new(Semaphore::new(places)) }
+    }
 }
 
 impl Senders {
     pub(super) fn new(config: ReceiveConfig) -> Self {
         let ReceiveConfig { senders, headers } = config;
+        let places = if senders.len() > 1 { MAX_SENDER_REQUESTS } else { MAX_REQUESTS };
         Self {
-            known: senders.into_iter().map(Arc::new).collect(),
-            anybody: Arc::new(Sender::trusted("", String::new())),
+            known: senders.into_iter().map(|sender| Known::new(sender, places)).collect(),
+            anybody: Known::new(Sender::trusted("", String::new()), MAX_REQUESTS),
             headers: Arc::new(HeaderFilter { patterns: headers, has_dropped: AtomicBool::new(false) }),
         }
     }
@@ -40,16 +58,16 @@ impl Senders {
 
     /// What holds for a request, by who sends it; `None` for a stranger.
     pub(super) fn rules_for(&self, headers: &HeaderMap) -> Option<Rules> {
-        let sender = if self.need_a_token() { self.find(headers)? } else { &self.anybody };
-        Some(Rules { sender: Arc::clone(sender), headers: Arc::clone(&self.headers) })
+        let Known { sender, places } = if self.need_a_token() { self.find(headers)? } else { &self.anybody };
+        Some(Rules { sender: Arc::clone(sender), places: Arc::clone(places), headers: Arc::clone(&self.headers) })
     }
 
     /// Looks at all tokens, whichever it is, and takes as long for a wrong one as for one that is nearly right.
-    fn find(&self, headers: &HeaderMap) -> Option<&Arc<Sender>> {
+    fn find(&self, headers: &HeaderMap) -> Option<&Known> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (scheme, given) = given.split_once(' ').unwrap_or_default();
-        let is = |sender: &Sender| bool::from(given.trim().as_bytes().ct_eq(sender.secret.as_bytes()));
-        let found = self.known.iter().fold(None, |found, sender| if is(sender) { Some(sender) } else { found });
+        let is = |known: &Known| bool::from(given.trim().as_bytes().ct_eq(known.sender.secret.as_bytes()));
+        let found = self.known.iter().fold(None, |found, known| if is(known) { Some(known) } else { found });
         found.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
     }
 }
@@ -77,6 +95,7 @@ impl Sender {
 /// What holds for the events of one request.
 pub(super) struct Rules {
     pub(super) sender: Arc<Sender>,
+    pub(super) places: Arc<Semaphore>,
     pub(super) headers: Arc<HeaderFilter>,
 }
 
@@ -85,7 +104,8 @@ impl Rules {
     /// A trusted sender.
     pub(super) fn none() -> Self {
         let headers = HeaderFilter { patterns: vec![Pattern::any()], has_dropped: AtomicBool::new(false) };
-        Self { sender: Arc::new(Sender::trusted("", String::new())), headers: Arc::new(headers) }
+        let Known { sender, places } = Known::new(Sender::trusted("", String::new()), MAX_REQUESTS);
+        Self { sender, places, headers: Arc::new(headers) }
     }
 }
 

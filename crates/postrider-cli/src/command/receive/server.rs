@@ -30,7 +30,7 @@ use crate::{humane, output};
 const BATCH_PATH: &str = "/api/v1/edge/batch";
 
 /// Requests whose bodies are in memory at once; the next is asked to come again.
-const MAX_REQUESTS: usize = 16;
+pub(super) const MAX_REQUESTS: usize = 16;
 /// Batches that are taken apart at once: it is work for a processor, and others need theirs.
 const MAX_PARSING: usize = 2;
 /// How long a sender may take for one body.
@@ -118,12 +118,16 @@ async fn receive(State(server): State<Arc<Server>>, request: Request) -> Respons
     if let Err(words) = check_type(request.headers()) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words);
     }
+    let Ok(own_place) = Arc::clone(&rules.places).try_acquire_owned() else {
+        return away("too many requests of this sender at once");
+    };
     let Ok(place) = Arc::clone(&server.room).try_acquire_owned() else { return away("too many requests at once") };
+    let places = [own_place, place];
     let body = match body(request, server.max_body).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    let Some((read, _place)) = parse(&server, body, rules, place).await else {
+    let Some((read, _places)) = parse(&server, body, rules, places).await else {
         return refuse(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
@@ -164,20 +168,23 @@ async fn body(request: Request, max_body: usize) -> Result<Bytes, Response> {
     }
 }
 
-/// Takes a body apart on a thread of its own. The request's place goes with it: a sender that hangs up does not make room
+/// A request's place among its sender's, and among all.
+type Places = [OwnedSemaphorePermit; 2];
+
+/// Takes a body apart on a thread of its own. The request's places go with it: a sender that hangs up does not make room
 /// for another while its body is still here. `None`: it panicked, which is in the log.
 async fn parse(
     server: &Server,
     body: Bytes,
     rules: Rules,
-    place: OwnedSemaphorePermit,
-) -> Option<(Result<Vec<Arrival>, Unreadable>, OwnedSemaphorePermit)> {
+    places: Places,
+) -> Option<(Result<Vec<Arrival>, Unreadable>, Places)> {
     // It is never closed.
     let turn = Arc::clone(&server.parsing).acquire_owned().await.ok()?;
     let parsed = spawn_blocking(move || {
         let read = batch::read(&body, &rules);
         drop((body, turn));
-        (read, place)
+        (read, places)
     });
     parsed.await.ok()
 }

@@ -1,6 +1,8 @@
 //! What a sender can do to others: a token speaks for its own sources and tenants, an id from the future makes nothing
 //! vanish, and headers that nobody asked for stay outside.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use reqwest::Response;
@@ -155,6 +157,32 @@ async fn a_forger_makes_nothing_vanish() {
         let arrived = ids(&drained(&outbox));
         assert!(sent_ids(genuine).iter().all(|id| arrived.contains(id)));
     }
+}
+
+/// A sender that begins requests and does not end them cannot keep the others out.
+#[tokio::test]
+async fn a_sender_cannot_take_every_place() {
+    const OF_ONE_SENDER: usize = 8;
+    let [_, outbox] = outboxes().await;
+    let receiver = Receiver::start_configured(&outbox, &two_sites_and_a_hub());
+    let slow = |_| {
+        let mut stream = TcpStream::connect(receiver.url.strip_prefix("http://").unwrap()).unwrap();
+        write!(
+            stream,
+            "POST /api/v1/edge/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             authorization: Bearer {SITE_8}\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n"
+        )
+        .unwrap();
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).unwrap();
+        (String::from_utf8(begun.to_vec()).unwrap(), stream)
+    };
+    let (answers, streams): (Vec<String>, Vec<TcpStream>) = (0..=OF_ONE_SENDER).map(slow).unzip();
+    assert_eq!(answers[..OF_ONE_SENDER], vec!["HTTP/1.1 100"; OF_ONE_SENDER]);
+    assert_eq!(answers[OF_ONE_SENDER], "HTTP/1.1 503");
+    let others = receiver.send_as(SITE_7, &[from(Some("site-7"), Some(TENANT), 1)]).await;
+    assert_eq!(statuses(others).await, ["accepted"]);
+    drop(streams);
 }
 
 /// What a remote sender puts into its headers reaches services that trust what comes from inside.
