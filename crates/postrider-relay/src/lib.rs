@@ -52,6 +52,7 @@ pub use crate::clock::{Clock, TokioClock};
 pub use crate::error::Error;
 pub use crate::handle::RelayHandle;
 pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
+pub use crate::outage::Outage;
 pub use crate::policy::{CodeTable, FailureClass};
 pub use crate::relay::{Relay, RelayBuilder};
 #[cfg(feature = "_network")]

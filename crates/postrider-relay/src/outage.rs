@@ -1,15 +1,15 @@
 //! When to say that something is away and that it is back, so that a storm of short outages is a few lines and not
-//! hundreds. Used by the relay for its store and for its listener; it logs nothing itself.
+//! hundreds. Used by the relay for its store and for its listener, and by the admin API; it logs nothing itself.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two times that an outage is said. The first is said at once.
-pub(crate) const SAY_EVERY: Duration = Duration::from_mins(1);
+const SAY_EVERY: Duration = Duration::from_mins(1);
 
 /// Whether something is away, and what of it was said.
 #[derive(Debug, Default)]
-pub(crate) struct Outage(Mutex<State>);
+pub struct Outage(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,7 +23,8 @@ struct State {
 
 impl Outage {
     /// It is away. `Some`: say so, and how many outages there were since it was last said.
-    pub(crate) fn away(&self, now: Instant) -> Option<u64> {
+    #[must_use]
+    pub fn away(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.away {
             state.away = true;
@@ -38,7 +39,8 @@ impl Outage {
     }
 
     /// It is there. True: say so.
-    pub(crate) fn back(&self) -> bool {
+    #[must_use]
+    pub fn back(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.away = false;
         std::mem::take(&mut state.said)
@@ -61,7 +63,7 @@ mod tests {
         let (outage, mut now, mut said) = (Outage::default(), start, Vec::new());
         for _ in 0..600 {
             said.extend(outage.away(now));
-            outage.back();
+            let _said = outage.back();
             now += SAY_EVERY / 240;
         }
         assert_eq!(said, [1, 240, 240], "and the others are counted");

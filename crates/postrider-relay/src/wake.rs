@@ -114,7 +114,9 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 pause = ASK_AGAIN;
             }
             trouble => {
-                if let Some(outages) = broken.away(shared.clock.now()) {
+                // A store that is away is said where it is asked; here only that it cannot be listened to.
+                let there = shared.ask("look whether it is there", shared.store.now()).await.is_ok();
+                if there && let Some(outages) = broken.away(shared.clock.now()) {
                     let error = match trouble {
                         Ok(Err(error)) => error.in_short(),
                         _ => format!("no answer within {CONNECT_MOST:?}"),
