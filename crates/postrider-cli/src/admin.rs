@@ -34,10 +34,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::access::Access;
+use self::health::Readiness;
 use self::state::Admin;
-use crate::config::admin::AdminConfig;
+use crate::config::admin::{AdminConfig, AdminToken};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::server::guard::Guard;
+use crate::server::token;
 use crate::{humane, server};
 
 pub(crate) use self::state::Served;
@@ -45,17 +48,25 @@ pub(crate) use self::state::Served;
 /// How long requests that are on their way may take once all else has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// Whether it may be served like this: other machines only with a token. Before anything is opened.
+/// Whether it may be served like this: other machines only with a token, and not with one that they can guess. Before
+/// anything is opened.
 pub(crate) fn check(config: &AdminConfig) -> Result<()> {
-    match config.listen {
-        Some(listen) if !listen.ip().is_loopback() && config.tokens.is_empty() => Err(Failure::usage(format!(
-            "{listen} can be reached from other machines, and the admin API has no token"
-        ))
-        .hint(
+    let Some(listen) = config.listen.filter(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
+    if config.tokens.is_empty() {
+        let words = format!("{listen} can be reached from other machines, and the admin API has no token");
+        return Err(Failure::usage(words).hint(
             "set POSTRIDER_ADMIN_TOKEN, or listen on 127.0.0.1 behind a proxy that asks who calls, or --listen none",
-        )),
-        _ => Ok(()),
+        ));
     }
+    for AdminToken { name, secret, role: _ } in &config.tokens {
+        if let Some(why) = token::weakness(secret) {
+            return Err(Failure::usage(format!(
+                "{listen} can be reached from other machines, and they can guess the admin token {name:?}: {why}"
+            ))
+            .hint(token::HOW_TO_MAKE_ONE));
+        }
+    }
+    Ok(())
 }
 
 /// Takes the address. `None`: it is to listen nowhere, or the address nobody asked for is taken.
@@ -94,13 +105,19 @@ impl Bound {
     /// Serves these databases until it is closed; from `stopping` on it says that it is not ready.
     pub(crate) fn serve(self, databases: Vec<Served>, stopping: CancellationToken) -> Serving {
         let Self { listener, address, config } = self;
-        let access = Access::new(config, address);
+        let AdminConfig { listen: _, explicit: _, enabled, tokens, loopback_reads_without_token, hosts } = config;
+        for token in tokens.iter().filter(|token| token::weakness(&token.secret).is_some()) {
+            warn!("anybody on this machine can guess the admin token {:?}; {}", token.name, token::HOW_TO_MAKE_ONE);
+        }
+        let access = Access::new(tokens, enabled, address.ip().is_loopback(), loopback_reads_without_token);
         info!(
             actions = if access.enabled { "allowed with a token" } else { "off until POSTRIDER_ADMIN_TOKEN is set" },
             "the admin API and the page are at http://{address}"
         );
         let room = Semaphore::new(state::MAX_REQUESTS);
-        let router = openapi::router(Arc::new(Admin { databases, access, stopping, room }));
+        let guard = Guard { hosts, section: "admin", probes: guard::PROBES };
+        let admin = Admin { databases, guard, access, stopping, room, readiness: Readiness::default() };
+        let router = openapi::router(Arc::new(admin));
         let close = CancellationToken::new();
         let task = tokio::spawn(server::serve(listener, router, close.clone()));
         Serving { task, close }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use postrider::{Action, DeadFilter, MAX_PER_ACTION};
 
 use super::error::ApiError;
-use super::state::{Served, in_time};
+use super::state::Served;
 
 /// After this long no further batch is begun: whoever wants more asks again.
 pub(super) const ACTION_TIME: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ pub(super) struct Acted {
 /// What is dead now: what dies again while the batches go on is not taken a second time.
 pub(super) async fn dead_now(database: &Served, filter: DeadFilter) -> Result<DeadFilter, ApiError> {
     // One step past the store's clock, for what died in this very moment.
-    let now = in_time(database.store.now()).await? + Duration::from_micros(1);
+    let now = database.ask(database.store.now()).await? + Duration::from_micros(1);
     let died_to = Some(filter.died_to.map_or(now, |to| to.min(now)));
     Ok(DeadFilter { died_to, ..filter })
 }
@@ -57,7 +57,7 @@ pub(super) async fn until_done(
     filter: DeadFilter,
 ) -> Result<Acted, ApiError> {
     let filter = dead_now(database, filter).await?;
-    let matching = in_time(database.store.count_dead(&filter)).await?;
+    let matching = database.ask(database.store.count_dead(&filter)).await?;
     let action = act.action(filter.clone());
     let begun = Instant::now();
     let mut affected = 0;
@@ -68,7 +68,7 @@ pub(super) async fn until_done(
             return Ok(Acted { matching, affected, remaining: 0 });
         }
         if begun.elapsed() >= ACTION_TIME {
-            let remaining = in_time(database.store.count_dead(&filter)).await;
+            let remaining = database.ask(database.store.count_dead(&filter)).await;
             let remaining = remaining.map_err(|error| error.after(affected, act.past()))?;
             return Ok(Acted { matching, affected, remaining });
         }

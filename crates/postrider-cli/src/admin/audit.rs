@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::error::Answer;
 use super::input::{Asked, Limit, Time};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 
 /// Of one page: an order by ids names each of them.
 const MAX_ENTRIES: u32 = 100;
@@ -59,7 +59,7 @@ struct AuditItem {
 pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<AuditQuery>) -> Answer<AuditDocument> {
     let database = admin.database(query.database.as_deref())?;
     let Limit(limit) = query.limit;
-    let records = in_time(database.store.audit(query.before, limit)).await?;
+    let records = database.ask(database.store.audit(query.before, limit)).await?;
     let full = records.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let next = records.last().filter(|_| full).map(|last| last.id);
     Ok(Json(AuditDocument { items: records.into_iter().map(AuditItem::from).collect(), next }))

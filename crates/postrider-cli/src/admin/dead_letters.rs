@@ -17,7 +17,7 @@ use super::access::Caller;
 use super::actions::{self, Act, Acted};
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 use super::sync::AnyQuery;
 
 #[derive(Deserialize, IntoParams)]
@@ -196,7 +196,7 @@ pub(super) async fn list(
         died_from: query.from.map(|Time(time)| time),
         died_to: query.to.map(|Time(time)| time),
     };
-    let letters = in_time(database.store.dead_letters(&filter, &DeadPage { after, limit })).await?;
+    let letters = database.ask(database.store.dead_letters(&filter, &DeadPage { after, limit })).await?;
     let full = letters.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let next = letters.last().filter(|_| full).map(cursor);
     Ok(Json(DeadLettersDocument { items: letters.into_iter().map(DeadLetterItem::from).collect(), next }))
@@ -222,7 +222,7 @@ pub(super) async fn groups(
         died_from: query.from.map(|Time(time)| time),
         died_to: query.to.map(|Time(time)| time),
     };
-    let groups = in_time(database.store.dead_groups(&filter)).await?;
+    let groups = database.ask(database.store.dead_groups(&filter)).await?;
     Ok(Json(DeadGroupsDocument { items: groups.into_iter().map(DeadGroupItem::from).collect() }))
 }
 
@@ -257,7 +257,7 @@ async fn act(admin: &Admin, caller: &Caller, query: &AnyQuery, act: Act, body: A
     if dry_run {
         let filter = actions::dead_now(database, filter).await?;
         let to = filter.died_to.map(Time::from);
-        let matching = in_time(database.store.count_dead(&filter)).await?;
+        let matching = database.ask(database.store.count_dead(&filter)).await?;
         return Ok(Json(ActDocument { matching, affected: 0, remaining: matching, dry_run, to }));
     }
     let done = actions::until_done(database, &caller.actor(), act, filter).await?;

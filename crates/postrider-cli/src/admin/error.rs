@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::output;
+use crate::server::guard::Refusal;
 
 /// When to come again, after a 429 or a 503.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -83,6 +84,13 @@ impl ApiError {
     }
 }
 
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { status, code, message, hint } = refusal;
+        Self { status, code, message, hint }
+    }
+}
+
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
@@ -92,11 +100,7 @@ impl From<Error> for ApiError {
             }
             Error::Denied { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "DENIED", error.in_short())
                 .hint("the role of this process's database URL lacks a right: see docs/operating.md"),
-            other => {
-                let words = output::printable(&other.in_short());
-                tracing::warn!("the admin API cannot answer: {words}");
-                Self::unavailable(words)
-            }
+            other => Self::unavailable(output::printable(&other.in_short())),
         }
     }
 }

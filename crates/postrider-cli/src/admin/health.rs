@@ -1,17 +1,17 @@
 //! Whether the process is alive, and whether it can work: for supervisors and load balancers, open to everybody. Liveness
-//! never asks the store: a database that is away is no reason to restart.
+//! never asks the store: a database that is away is no reason to restart. Why it cannot work is for those who may look.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
 
 use super::state::Admin;
@@ -19,8 +19,6 @@ use crate::{humane, output, telemetry};
 
 /// How long each store may take to say that it is there.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Anybody may ask, so one at a time does: no more than one connection of a store is used for it.
-static READY: Semaphore = Semaphore::const_new(1);
 
 /// The media type that Prometheus asks for.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,10 +34,25 @@ pub(super) struct ReadyDocument {
     /// `ready` or `not_ready`.
     #[schema(example = "ready")]
     status: &'static str,
-    /// Which database does not answer or takes no writes, and why; or `stopping`.
+    /// Why it is not: `DATABASE_UNAVAILABLE` or `STOPPING`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    /// For those who may look: which database does not answer or takes no writes, and why; or `stopping`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
+
+/// Why it cannot work.
+#[derive(Clone)]
+struct Unready {
+    code: &'static str,
+    reason: String,
+}
+
+/// The last answer. Anybody may ask, so one at a time asks the stores, over one connection of each; whoever came before it
+/// began shares what it found.
+#[derive(Default)]
+pub(super) struct Readiness(Mutex<Option<(Instant, Option<Unready>)>>);
 
 /// Whether the process is alive
 #[utoipa::path(get, path = "/api/health", tag = "health", responses((status = 200, body = HealthDocument)))]
@@ -50,11 +63,13 @@ pub(super) async fn health() -> Json<HealthDocument> {
 /// Whether it can work: every database answers and takes writes, and nobody asked it to stop
 #[utoipa::path(get, path = "/api/ready", tag = "health",
     responses((status = 200, body = ReadyDocument), (status = 503, body = ReadyDocument)))]
-pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
+pub(super) async fn ready(State(admin): State<Arc<Admin>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
     match unready(&admin).await {
-        None => Json(ReadyDocument { status: "ready", reason: None }).into_response(),
-        reason => {
-            let document = ReadyDocument { status: "not_ready", reason };
+        None => Json(ReadyDocument { status: "ready", code: None, reason: None }).into_response(),
+        Some(Unready { code, reason }) => {
+            let reason = admin.access.may_look(&parts).then_some(reason);
+            let document = ReadyDocument { status: "not_ready", code: Some(code), reason };
             (StatusCode::SERVICE_UNAVAILABLE, Json(document)).into_response()
         }
     }
@@ -67,13 +82,26 @@ pub(super) async fn metrics() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, EXPOSITION)], telemetry::render())
 }
 
-/// Why it is not ready; all databases are asked at once.
-async fn unready(admin: &Admin) -> Option<String> {
+/// Why it is not ready.
+async fn unready(admin: &Admin) -> Option<Unready> {
     if admin.stopping.is_cancelled() {
-        return Some("stopping".to_owned());
+        return Some(Unready { code: "STOPPING", reason: "stopping".to_owned() });
     }
-    // It is never closed; if it were, nobody would have to wait.
-    let _turn = READY.acquire().await;
+    let came = Instant::now();
+    let mut last = admin.readiness.0.lock().await;
+    if let Some((begun, found)) = last.as_ref()
+        && *begun >= came
+    {
+        return found.clone();
+    }
+    let begun = Instant::now();
+    let found = ask(admin).await;
+    *last = Some((begun, found.clone()));
+    found
+}
+
+/// Asks all databases at once.
+async fn ask(admin: &Admin) -> Option<Unready> {
     let mut asked = JoinSet::new();
     for database in &admin.databases {
         let (name, store) = (database.name.clone(), Arc::clone(&database.store));
@@ -88,5 +116,5 @@ async fn unready(admin: &Admin) -> Option<String> {
     }
     let mut reasons: Vec<String> = asked.join_all().await.into_iter().flatten().collect();
     reasons.sort();
-    (!reasons.is_empty()).then(|| reasons.join("; "))
+    (!reasons.is_empty()).then(|| Unready { code: "DATABASE_UNAVAILABLE", reason: reasons.join("; ") })
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 use super::sync::AnyQuery;
 
 /// What a lane is doing.
@@ -77,7 +77,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<La
         LaneWord::Due => LaneState::Due,
     });
     let filter = LaneFilter { sink: query.sink, lane: query.lane, state, limit: query.limit.0 };
-    let lanes = in_time(database.store.lanes(&filter)).await?;
+    let lanes = database.ask(database.store.lanes(&filter)).await?;
     Ok(Json(LanesDocument { items: lanes.into_iter().map(LaneItem::from).collect() }))
 }
 

@@ -19,7 +19,7 @@ pub(super) use self::detail::MessageDocument;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{self, Asked, Limit, Sent, Time};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 use super::sync::AnyQuery;
 
 /// Where a message stands.
@@ -134,7 +134,7 @@ pub(super) async fn list(
         before: query.before,
         limit: query.limit.0,
     };
-    let page = in_time(database.store.list(&filter)).await?;
+    let page = database.ask(database.store.list(&filter)).await?;
     let searched_from = page.next.map(|id| Time(enqueued_at(id)));
     let items = page.items.into_iter().map(MessageItem::from).collect();
     Ok(Json(MessagesDocument { items, next: page.next, searched_from }))
@@ -167,7 +167,7 @@ pub(super) async fn show(
     Asked(query): Asked<AnyQuery>,
 ) -> Answer<MessageDocument> {
     let (database, id) = (admin.database(query.database.as_deref())?, input::id(&id)?);
-    let message = in_time(database.store.show(id)).await?.ok_or_else(|| no_message(id))?;
+    let message = database.ask(database.store.show(id)).await?.ok_or_else(|| no_message(id))?;
     Ok(Json(MessageDocument::from(message)))
 }
 
@@ -199,7 +199,7 @@ pub(super) async fn explain(
     Asked(query): Asked<AnyQuery>,
 ) -> Answer<ExplanationDocument> {
     let (database, id) = (admin.database(query.database.as_deref())?, input::id(&id)?);
-    let explained = in_time(database.store.explain(id)).await?.ok_or_else(|| no_message(id))?;
+    let explained = database.ask(database.store.explain(id)).await?.ok_or_else(|| no_message(id))?;
     let Explanation { message_id, deliveries } = explained;
     let deliveries = deliveries.into_iter().map(|reason| ReasonItem {
         sink: reason.sink,

@@ -24,6 +24,8 @@ use super::{assets, audit, dead_letters, guard, health, lanes, messages, overvie
 
 /// The name of the way to come in.
 const BEARER: &str = "token";
+/// What Prometheus asks for; it needs what looking needs.
+const METRICS: &str = "/metrics";
 /// The parameter that chooses a database.
 const DATABASE: &str = "database";
 
@@ -38,11 +40,12 @@ const DATABASE: &str = "database";
 struct Document;
 
 fn open() -> OpenApiRouter<Arc<Admin>> {
-    OpenApiRouter::new().routes(routes!(health::health)).routes(routes!(health::ready)).routes(routes!(health::metrics))
+    OpenApiRouter::new().routes(routes!(health::health)).routes(routes!(health::ready))
 }
 
 fn look() -> OpenApiRouter<Arc<Admin>> {
     OpenApiRouter::new()
+        .routes(routes!(health::metrics))
         .routes(routes!(sync::state))
         .routes(routes!(sync::outbox))
         .routes(routes!(sync::trigger))
@@ -119,6 +122,10 @@ fn finish(endpoints: OpenApi, databases: &[String]) -> OpenApi {
         let asks = path.starts_with("/api/v1/");
         for operation in operations(item) {
             add_refusals(operation, asks);
+            if asks || path == METRICS {
+                add_refusal(operation, "401", "There is no token, or no such token.");
+                operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(BEARER, [])]);
+            }
             name_databases(operation, databases);
         }
     }
@@ -134,12 +141,10 @@ fn add_refusals(operation: &mut Operation, asks: bool) {
     if asks {
         refusals.extend([
             ("400", "A parameter, the path or the body cannot be used."),
-            ("401", "There is no token, or no such token."),
             ("403", "The token may not do this, or another site's page asks."),
             ("404", "There is no such thing, or the endpoint is off."),
             ("503", "The database does not answer."),
         ]);
-        operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(BEARER, [])]);
     }
     if operation.request_body.is_some() {
         refusals.extend([
@@ -149,11 +154,15 @@ fn add_refusals(operation: &mut Operation, asks: bool) {
         ]);
     }
     for (status, description) in refusals {
-        let schema = RefOr::Ref(Ref::from_schema_name(ErrorDocument::name()));
-        let content = ContentBuilder::new().schema(Some(schema)).build();
-        let response = ResponseBuilder::new().description(description).content("application/json", content).build();
-        operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
+        add_refusal(operation, status, description);
     }
+}
+
+fn add_refusal(operation: &mut Operation, status: &str, description: &str) {
+    let schema = RefOr::Ref(Ref::from_schema_name(ErrorDocument::name()));
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    let response = ResponseBuilder::new().description(description).content("application/json", content).build();
+    operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
 }
 
 /// Which databases there are is known only now.

@@ -13,7 +13,7 @@ use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Time};
 use super::sinks::{self, AttemptCounts, RelayItem, SinkItem};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 use super::sync::AnyQuery;
 use crate::config::admin::Role;
 
@@ -54,7 +54,8 @@ pub(super) async fn overview(
 ) -> Answer<OverviewDocument> {
     let database = admin.database(query.database.as_deref())?;
     let store = &database.store;
-    let (now, sinks, relays) = tokio::try_join!(in_time(store.now()), database.sinks(), in_time(store.relays()))?;
+    let (now, sinks, relays) =
+        tokio::try_join!(database.ask(store.now()), database.sinks(), database.ask(store.relays()))?;
     let role = match caller.role {
         None => "none",
         Some(Role::Read) => "read",
@@ -122,7 +123,7 @@ pub(super) async fn samples(
     if !(1..=MAX_WITHIN_SECONDS).contains(&within) {
         return Err(ApiError::invalid(format!("within_seconds must be from 1 to {MAX_WITHIN_SECONDS}")));
     }
-    let samples = in_time(database.store.samples(Duration::from_secs(within))).await?;
+    let samples = database.ask(database.store.samples(Duration::from_secs(within))).await?;
     Ok(Json(SamplesDocument { samples: samples.into_iter().map(SampleItem::from).collect() }))
 }
 

@@ -16,7 +16,7 @@ use super::access::Caller;
 use super::actions::ACTION_TIME;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, MAX_LIMIT, Sent, Time};
-use super::state::{Admin, Served, in_time};
+use super::state::{Admin, Served};
 use super::sync::AnyQuery;
 
 /// Messages a second, at most.
@@ -122,7 +122,7 @@ async fn count(database: &Served, body: ReplayBody) -> Result<ReplayDocument, Ap
     let begun = Instant::now();
     let mut matching = 0;
     loop {
-        let page = in_time(database.store.list(&filter)).await?;
+        let page = database.ask(database.store.list(&filter)).await?;
         // A page ends between two messages, so each message's lines are side by side.
         for lines in page.items.chunk_by(|one, other| one.message_id == other.message_id) {
             let id = lines.first().map(|line| line.message_id);

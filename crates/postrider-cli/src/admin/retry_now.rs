@@ -14,7 +14,7 @@ use super::access::Caller;
 use super::actions::ACTION_TIME;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Sent};
-use super::state::{Admin, in_time};
+use super::state::Admin;
 use super::sync::AnyQuery;
 
 /// Which; everything that is given must hold, and nothing given is everything that waits.
@@ -55,7 +55,7 @@ pub(super) async fn retry_now(
         return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} message_ids in one request")));
     }
     let which = WaitingFilter { message_ids, sink };
-    let matching = in_time(database.store.count_waiting(&which)).await?;
+    let matching = database.ask(database.store.count_waiting(&which)).await?;
     let (begun, mut affected) = (Instant::now(), 0);
     while !dry_run && affected < matching && begun.elapsed() < ACTION_TIME {
         let at_most = u32::try_from(matching - affected).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);

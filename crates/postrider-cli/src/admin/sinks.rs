@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::access::Caller;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Time};
-use super::state::{Admin, Served, in_time};
+use super::state::{Admin, Served};
 use super::sync::AnyQuery;
 
 #[derive(Serialize, ToSchema)]
@@ -168,7 +168,7 @@ pub(super) fn joined(sinks: Vec<SinkStatus>, relays: &[RelayRecord]) -> Vec<Sink
     responses((status = 200, body = SinksDocument)))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<SinksDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let relays = in_time(database.store.relays()).await?;
+    let relays = database.ask(database.store.relays()).await?;
     let sinks = database.sinks().await?;
     Ok(Json(SinksDocument { items: joined(sinks, &relays) }))
 }
@@ -178,7 +178,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, Asked(query): Asked<An
     responses((status = 200, body = RelaysDocument)))]
 pub(super) async fn relays(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RelaysDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let relays = in_time(database.store.relays()).await?;
+    let relays = database.ask(database.store.relays()).await?;
     Ok(Json(RelaysDocument { items: relays.into_iter().map(RelayItem::from).collect() }))
 }
 
@@ -200,7 +200,7 @@ struct RouteItem {
     responses((status = 200, body = RoutesDocument)))]
 pub(super) async fn routes(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RoutesDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let routes = in_time(database.store.routes()).await?;
+    let routes = database.ask(database.store.routes()).await?;
     let item = |Route { sink, topic, namespace }| RouteItem { namespace, topic, sink };
     Ok(Json(RoutesDocument { items: routes.into_iter().map(item).collect() }))
 }
@@ -245,8 +245,8 @@ pub(super) async fn resume(
 
 /// A name that is mistyped pauses nothing, and nobody would notice.
 async fn known(database: &Served, sink: &str) -> Result<(), ApiError> {
-    let sinks = in_time(database.store.status()).await?;
-    let relays = in_time(database.store.relays()).await?;
+    let sinks = database.ask(database.store.status()).await?;
+    let relays = database.ask(database.store.relays()).await?;
     let told = relays.iter().flat_map(|relay| &relay.report.sinks).map(|report| report.sink.as_str());
     if sinks.iter().map(|status| status.sink.as_str()).chain(told).any(|name| name == sink) {
         return Ok(());

@@ -3,18 +3,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider::{Action, Done, Enqueued, Error, Message, SinkStatus, Store};
-use postrider_relay::RelayHandle;
+use postrider_relay::{Outage, RelayHandle};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use super::access::Access;
 use super::error::ApiError;
+use super::health::Readiness;
 use super::reading::Reading;
-use crate::humane;
+use crate::server::guard::Guard;
+use crate::{humane, output};
 
 /// Requests that are being answered at once; the next is asked to come again.
 pub(super) const MAX_REQUESTS: usize = 64;
@@ -45,16 +48,19 @@ pub(crate) struct Served {
     /// This process's relay on it, if there is one.
     pub(super) relay: Option<Arc<dyn Trigger>>,
     reading: Reading,
+    outage: Outage,
 }
 
 /// All that requests share.
 pub(super) struct Admin {
     /// At least one; the first is asked when none is named.
     pub(super) databases: Vec<Served>,
+    pub(super) guard: Guard,
     pub(super) access: Access,
     /// Fires when the process was asked to stop.
     pub(super) stopping: CancellationToken,
     pub(super) room: Semaphore,
+    pub(super) readiness: Readiness,
 }
 
 impl Admin {
@@ -73,44 +79,74 @@ impl Admin {
 
 impl Served {
     pub(crate) fn new(name: String, store: Arc<dyn Store>, place: String, relay: Option<Arc<dyn Trigger>>) -> Self {
-        Self { name, store, place, relay, reading: Reading::default() }
+        Self { name, store, place, relay, reading: Reading::default(), outage: Outage::default() }
+    }
+
+    /// What the store answers, if it does so in time. What is given up the store ends by itself.
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+        self.answered(in_turn(question)).await?.ok_or_else(too_long)
+    }
+
+    /// The same for an action: nobody knows whether one that was given up was carried out.
+    async fn change<T>(&self, change: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
+        let unknown = "it may be carried out all the same: the audit tells";
+        let done = self.answered(in_turn(change)).await;
+        self.reading.outdated();
+        done?.ok_or_else(|| too_long().hint(unknown))
+    }
+
+    /// `None`: it took too long.
+    async fn answered<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, ApiError> {
+        let answer = timeout(STORE_TIMEOUT, question).await;
+        match &answer {
+            Ok(Err(error)) if !is_the_callers(error) => self.away(&error.in_short(), error.is_an_answer()),
+            Err(_) => self.away(&format!("no answer in {}", humane::span(STORE_TIMEOUT)), false),
+            Ok(_) if self.outage.back() && self.relay.is_none() => {
+                info!(database = self.name, "the database answers again");
+            }
+            Ok(_) => {}
+        }
+        Ok(answer.ok().transpose()?)
+    }
+
+    /// An outage is said when it begins, however often the store is asked meanwhile. The relay of this process says it, if
+    /// there is one; what the store itself refuses to answer may concern us alone.
+    fn away(&self, error: &str, ours_alone: bool) {
+        if let Some(outages) = self.outage.away(Instant::now())
+            && (ours_alone || self.relay.is_none())
+        {
+            let error = output::printable(error);
+            warn!(database = self.name, error, outages, "the database cannot be asked; trying until it can");
+        }
     }
 
     /// How every sink stands; of a long queue a moment ago.
     pub(super) async fn sinks(&self) -> Result<Vec<SinkStatus>, ApiError> {
         // Who waits for another's reading needs no turn.
-        answered(self.reading.sinks(in_turn(self.store.status()))).await?.ok_or_else(too_long)
+        self.answered(self.reading.sinks(in_turn(self.store.status()))).await?.ok_or_else(too_long)
     }
 
     /// Carries an action out, in this name.
     pub(super) async fn operate(&self, actor: &str, action: &Action) -> Result<Done, ApiError> {
-        let done = changed(self.store.operate(actor, action)).await;
-        self.reading.outdated();
-        done
+        self.change(self.store.operate(actor, action)).await
     }
 
     /// Enqueues, in this name.
     pub(super) async fn enqueue(&self, actor: &str, message: &Message) -> Result<Enqueued, ApiError> {
-        let enqueued = changed(self.store.enqueue_as(actor, message)).await;
-        self.reading.outdated();
-        enqueued
+        self.change(self.store.enqueue_as(actor, message)).await
     }
 }
 
-/// What the store answers, if it does so in time. What is given up the store ends by itself.
-pub(super) async fn in_time<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    answered(in_turn(question)).await?.ok_or_else(too_long)
-}
-
-/// The same for an action: nobody knows whether one that was given up was carried out.
-async fn changed<T>(change: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-    let unknown = "it may be carried out all the same: the audit tells";
-    answered(in_turn(change)).await?.ok_or_else(|| too_long().hint(unknown))
-}
-
-/// `None`: it took too long.
-async fn answered<T>(question: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, ApiError> {
-    Ok(timeout(STORE_TIMEOUT, question).await.ok().transpose()?)
+/// What is wrong with the request, or with the rights of this process, and is told to whoever asks.
+fn is_the_callers(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Refused { .. }
+            | Error::InvalidMessage(_)
+            | Error::InvalidBatch { .. }
+            | Error::BatchTooLarge { .. }
+            | Error::Denied { .. }
+    )
 }
 
 async fn in_turn<T>(question: impl Future<Output = T>) -> T {

@@ -16,7 +16,7 @@ use super::access::Caller;
 use super::actions::{self, Act};
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
-use super::state::{Admin, Served, in_time};
+use super::state::{Admin, Served};
 
 /// The longest age that can be asked about: ten years.
 const MAX_AGE_SECONDS: u64 = 10 * 366 * 86_400;
@@ -161,10 +161,10 @@ pub(super) async fn dlq(State(admin): State<Arc<Admin>>, Asked(query): Asked<Dlq
 
 async fn lines(database: &Served, status: EdgeStatus, Limit(limit): Limit) -> Answer<OutboxDocument> {
     let filter = ListFilter { state: Some(status.state()), limit, ..ListFilter::default() };
-    let page = in_time(database.store.list(&filter)).await?;
+    let page = database.ask(database.store.list(&filter)).await?;
     let mut ids: Vec<Uuid> = page.items.iter().map(|line| line.message_id).collect();
     ids.dedup();
-    let entries = in_time(database.store.entries(&ids)).await?;
+    let entries = database.ask(database.store.entries(&ids)).await?;
     // A line may have gone on between the two questions; a message may have other lines that were not asked for.
     let asked = entries.into_iter().filter(|entry| entry.state == status.state().as_str());
     let most = usize::try_from(limit).unwrap_or(usize::MAX);

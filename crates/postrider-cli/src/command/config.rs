@@ -4,6 +4,7 @@
 use clap::Subcommand;
 
 use super::deliver::Plan;
+use crate::admin;
 use crate::config::layers::DEFAULTS;
 use crate::config::{Config, Flags, Layers, print};
 use crate::exit_code::ExitCode;
@@ -80,7 +81,7 @@ fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> 
     let count = databases.as_ref().map_or(0, Vec::len);
     found(databases.map(drop));
     found(Logs::prepare(&config.log, "info").map(drop));
-    found(config.admin(layers).map(drop));
+    found(config.admin(layers).and_then(|config| admin::check(&config)));
     found(config.receive.read().map(drop));
     let mut maker = Maker::default();
     for (name, sink) in &config.sinks {

@@ -19,10 +19,14 @@ use tracing::{info, warn};
 use self::sender::Senders;
 use self::server::Server;
 use crate::config::Flags;
+use crate::config::receive::Sender;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::log::{LogOptions, Logs};
 use crate::options::Global;
+use crate::server::guard::Guard;
+use crate::server::host::Hosts;
+use crate::server::token;
 use crate::signals::Stop;
 use crate::store::{Address, Missing};
 use crate::{humane, output};
@@ -42,7 +46,8 @@ the database answers. See docs/inbox.md.
 POSTRIDER_RECEIVE_TOKEN: what a trusted sender must give as `Authorization:
 Bearer ...`. Several senders have tokens of their own in [receive] of the
 configuration, with the sources and tenants that each may speak for. Without any
-token only this machine is listened to. Encryption is a proxy's work.
+token only this machine is listened to. Encryption is a proxy's work. Senders
+call by address, or by a name in `hosts` of [receive].
 
 SIGINT or SIGTERM: no new requests, those on their way finish; exit code 0. A
 second signal ends at once (130 or 143), and no event is half done.
@@ -73,6 +78,8 @@ pub(crate) struct Prepared {
     listen: SocketAddr,
     max_body: usize,
     senders: Senders,
+    hosts: Hosts,
+    weak: Vec<String>,
     logs: Logs,
 }
 
@@ -82,30 +89,46 @@ impl Args {
         self.log.put(&mut flags);
         let layers = global.layers(flags)?;
         let logs = Logs::prepare(&layers.log()?, "info")?;
-        let senders = Senders::new(layers.receive()?.read()?);
-        if !senders.need_a_token() && !self.listen.ip().is_loopback() {
-            return Err(Failure::usage(format!(
-                "{} can be reached from other machines, and no token is set",
-                self.listen
-            ))
-            .hint(
-                "set POSTRIDER_RECEIVE_TOKEN, or tokens in [receive] of the configuration, or listen on 127.0.0.1 behind a \
-                 proxy that asks who calls",
-            ));
-        }
+        let config = layers.receive()?.read()?;
+        let weak = check(self.listen, &config.senders)?;
         Ok(Prepared {
             address: global.one(&layers)?.address,
             listen: self.listen,
             max_body: self.max_body,
-            senders,
+            hosts: config.hosts.clone(),
+            senders: Senders::new(config),
+            weak,
             logs,
         })
     }
 }
 
+/// Other machines only with tokens, and not with one that they can guess. On this machine, the names of those that can be
+/// guessed.
+fn check(listen: SocketAddr, senders: &[Sender]) -> Result<Vec<String>> {
+    let weak = || senders.iter().filter_map(|sender| Some((&sender.name, token::weakness(&sender.secret)?)));
+    if listen.ip().is_loopback() {
+        return Ok(weak().map(|(name, _)| name.clone()).collect());
+    }
+    if senders.is_empty() {
+        let words = format!("{listen} can be reached from other machines, and no token is set");
+        return Err(Failure::usage(words).hint(
+            "set POSTRIDER_RECEIVE_TOKEN, or tokens in [receive] of the configuration, or listen on 127.0.0.1 behind a \
+             proxy that asks who calls",
+        ));
+    }
+    match weak().next() {
+        None => Ok(Vec::new()),
+        Some((name, why)) => Err(Failure::usage(format!(
+            "{listen} can be reached from other machines, and they can guess the token {name:?} of senders: {why}"
+        ))
+        .hint(token::HOW_TO_MAKE_ONE)),
+    }
+}
+
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { address, listen, max_body, senders, logs } = self;
+        let Self { address, listen, max_body, senders, hosts, weak, logs } = self;
         let opened = address.open(Missing::Create).await?;
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Failure::new(ExitCode::Failure, format!("cannot listen on {listen}: {error}"))
@@ -123,8 +146,12 @@ impl Prepared {
             token = if senders.need_a_token() { "asked for" } else { "none" },
             "receiving"
         );
+        for name in weak {
+            warn!("anybody on this machine can guess the token {name:?} of senders; {}", token::HOW_TO_MAKE_ONE);
+        }
         tokio::spawn(prune(Arc::clone(&opened.store)));
-        let server = Arc::new(Server::new(opened.store, senders, max_body));
+        let guard = Guard { hosts, section: "receive", probes: server::PROBES };
+        let server = Arc::new(Server::new(opened.store, guard, senders, max_body));
         let serving = crate::server::serve(listener, server::routes(Arc::clone(&server)), stop.token.clone());
         let grace = async {
             stop.token.cancelled().await;

@@ -19,8 +19,8 @@ description at /api/openapi.json, /metrics, /api/health and /api/ready.
 See docs/admin-api.md.
 
 POSTRIDER_ADMIN_TOKEN: what operators send as `Authorization: Bearer ...`; with
-it set, they can redrive, discard, pause, replay. Without it this machine can
-look, and nobody else can do anything.
+it set, they can redrive, discard, pause, replay, and looking needs it, too.
+Without it this machine can look, and nobody else can do anything.
 
 Examples:
   postrider serve

@@ -9,7 +9,9 @@ use postrider_relay::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+use super::fault;
 use crate::failure::{Failure, Result};
+use crate::server::host::Hosts;
 
 /// What stands in place of an address where nothing is to be served.
 pub(crate) const NOWHERE: &str = "none";
@@ -26,8 +28,18 @@ pub(crate) struct AdminSection {
     token: Option<Secret>,
     #[serde(default)]
     tokens: Vec<TokenSection>,
+    loopback_reads_without_token: bool,
     #[serde(default)]
     hosts: Vec<String>,
+}
+
+/// Names in the `Host` header that a server answers to, beside addresses and localhost.
+pub(super) fn hosts(section: &str, names: &[String]) -> Result<Hosts> {
+    Hosts::parse(names).map_err(|wrong| {
+        fault::wrong(&format!(
+            "{section}.hosts: {wrong:?} is no name of a host: give it without a scheme, a port and a path"
+        ))
+    })
 }
 
 /// One of `[admin] tokens`.
@@ -93,8 +105,10 @@ pub(crate) struct AdminConfig {
     pub(crate) enabled: Option<bool>,
     /// Whoever may come in.
     pub(crate) tokens: Vec<AdminToken>,
+    /// Whether programs on this machine may look without a token where there is one.
+    pub(crate) loopback_reads_without_token: bool,
     /// Names in the `Host` header that are answered to, beside addresses and localhost.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) hosts: Hosts,
 }
 
 /// A name, what it has to send, and what it may do.
@@ -144,7 +158,8 @@ impl AdminSection {
             explicit,
             enabled: self.enabled,
             tokens,
-            hosts: self.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            loopback_reads_without_token: self.loopback_reads_without_token,
+            hosts: hosts("admin", &self.hosts)?,
         })
     }
 }
@@ -155,9 +170,10 @@ mod tests {
     use figment::providers::{Format as _, Toml};
 
     use super::*;
+    use crate::server::host::Host;
 
     fn read(text: &str) -> std::result::Result<AdminConfig, String> {
-        let text = format!("listen = \"127.0.0.1:7433\"\n{text}");
+        let text = format!("listen = \"127.0.0.1:7433\"\nloopback_reads_without_token = false\n{text}");
         let section: AdminSection =
             Figment::from(Toml::string(&text)).extract().map_err(|error: figment::Error| error.to_string())?;
         section.read(false).map_err(|failure| format!("{failure:?}"))
@@ -177,7 +193,8 @@ mod tests {
             .chain([("grafana", "hunter3", Role::Read)])
             .map(|(name, secret, role)| (name.to_owned(), secret.to_owned(), role));
         assert_eq!(config.tokens.iter().map(told).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        assert_eq!((config.enabled, config.hosts.clone()), (Some(true), vec!["outbox.example".to_owned()]));
+        assert_eq!(config.enabled, Some(true));
+        assert!(config.hosts.name(&Host::parse("outbox.example.").unwrap()));
         assert!(!format!("{config:?}").contains("hunter"), "{config:?}");
     }
 
@@ -191,6 +208,7 @@ mod tests {
             (two("x", "name = \"\", token = \"y\""), "no name"),
             ("token = { env = \"POSTRIDER_NO_SUCH\" }\n".to_owned(), "POSTRIDER_NO_SUCH"),
             ("listne = \"none\"\n".to_owned(), "listne"),
+            ("hosts = [\"outbox.example:443\"]\n".to_owned(), "admin.hosts"),
         ] {
             let wrong = read(&text).unwrap_err();
             assert!(wrong.contains(said), "{text}: {wrong}");

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use uuid::Uuid;
 
+use super::admin::hosts;
 use crate::failure::{Failure, Result};
+use crate::server::host::Hosts;
 
 /// What the one token of `[receive] token` or `POSTRIDER_RECEIVE_TOKEN` is called.
 const ONLY_TOKEN: &str = "sender";
@@ -22,6 +24,8 @@ pub(crate) struct ReceiveSection {
     #[serde(default)]
     tokens: Vec<SenderSection>,
     headers: Vec<Pattern>,
+    #[serde(default)]
+    hosts: Vec<String>,
 }
 
 /// One of `[receive] tokens`.
@@ -81,6 +85,8 @@ pub(crate) struct ReceiveConfig {
     pub(crate) senders: Vec<Sender>,
     /// Names of headers that pass, in small letters.
     pub(crate) headers: Vec<Pattern>,
+    /// Names in the `Host` header that are answered to, beside addresses and localhost.
+    pub(crate) hosts: Hosts,
 }
 
 /// A name, what it has to send, and what it may speak for.
@@ -151,7 +157,7 @@ impl ReceiveSection {
             });
         }
         let headers = self.headers.iter().map(|Pattern(name)| Pattern(name.to_ascii_lowercase())).collect();
-        Ok(ReceiveConfig { senders, headers })
+        Ok(ReceiveConfig { senders, headers, hosts: hosts("receive", &self.hosts)? })
     }
 }
 
@@ -210,6 +216,7 @@ mod tests {
             (one("name = \"a\", token = \"y\", tenants = [\"*\"]"), "sources"),
             (one("name = \"a\", token = \"y\", sources = [\"*\"]"), "tenants"),
             ("token = { env = \"POSTRIDER_NO_SUCH\" }\n".to_owned(), "POSTRIDER_NO_SUCH"),
+            ("hosts = [\"inbox.example:443\"]\n".to_owned(), "receive.hosts"),
         ] {
             let wrong = read(&text).unwrap_err();
             assert!(wrong.contains(said), "{text}: {wrong}");

@@ -3,6 +3,7 @@
 //! spend is in `receive/bounds.rs`, what it can do to others in `receive/senders.rs`.
 
 mod bounds;
+mod guard;
 mod senders;
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
@@ -389,8 +390,7 @@ async fn a_signal_lets_requests_finish() {
             let body = json!({"events": events(2)}).to_string();
             let (early, late) = body.split_at(body.len() / 2);
             let mut stream = TcpStream::connect(receiver.url.strip_prefix("http://").unwrap()).unwrap();
-            let head =
-                "POST /api/v1/edge/batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nexpect: 100-continue";
+            let head = "POST /api/v1/edge/batch HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue";
             write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
             // It says that it waits for the body: the request is in its hands.
             let mut begun = [0; 25];

@@ -24,9 +24,9 @@ export function found(text) {
   return ['messages', { lane: text }];
 }
 
-/** What the reader may do, and if not, why. */
-export function rights(overview) {
-  if (!overview) return { operate: false, canSignIn: false, reason: '', role: 'none' };
+/** What the reader may do, and if not, why. Whoever was refused may sign in, though nothing else is known. */
+export function rights(overview, error) {
+  if (!overview) return { operate: false, canSignIn: error?.status === 401, reason: '', role: 'none' };
   const { enabled, role } = overview.admin;
   if (!enabled) {
     return {
@@ -74,7 +74,7 @@ export function Shell({ route, children }) {
   }, [notice]);
   useKeyboard({ onHelp: () => setHelp(true) });
 
-  const may = rights(overview);
+  const may = rights(overview, answer.error);
   const ask = useCallback((asked) => setQuestion(asked), []);
   // What was clicked before somebody signed in is done afterwards, if the token may.
   const clicked = useRef(null);

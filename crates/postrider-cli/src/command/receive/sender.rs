@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::{HeaderMap, header};
-use subtle::ConstantTimeEq as _;
+use axum::http::HeaderMap;
 use tokio::sync::Semaphore;
 use tracing::warn;
 use uuid::Uuid;
@@ -14,6 +13,7 @@ use super::answer::{Rejection, cut};
 use super::server::MAX_REQUESTS;
 use crate::config::receive::{Pattern, ReceiveConfig, Sender};
 use crate::output;
+use crate::server::token;
 
 /// Headers with these names are written here or by a sink: nobody else says where a message came from.
 const OURS: [&str; 2] = ["origin-", "postrider-"];
@@ -43,7 +43,7 @@ impl Known {
 
 impl Senders {
     pub(super) fn new(config: ReceiveConfig) -> Self {
-        let ReceiveConfig { senders, headers } = config;
+        let ReceiveConfig { senders, headers, hosts: _ } = config;
         let places = if senders.len() > 1 { MAX_SENDER_REQUESTS } else { MAX_REQUESTS };
         Self {
             known: senders.into_iter().map(|sender| Known::new(sender, places)).collect(),
@@ -64,11 +64,9 @@ impl Senders {
 
     /// Looks at all tokens, whichever it is, and takes as long for a wrong one as for one that is nearly right.
     fn find(&self, headers: &HeaderMap) -> Option<&Known> {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (scheme, given) = given.split_once(' ').unwrap_or_default();
-        let is = |known: &Known| bool::from(given.trim().as_bytes().ct_eq(known.sender.secret.as_bytes()));
-        let found = self.known.iter().fold(None, |found, known| if is(known) { Some(known) } else { found });
-        found.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+        let given = token::given(headers)?;
+        let is = |known: &Known| token::same(given, &known.sender.secret);
+        self.known.iter().fold(None, |found, known| if is(known) { Some(known) } else { found })
     }
 }
 

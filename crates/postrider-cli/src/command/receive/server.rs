@@ -11,6 +11,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use postrider::{Error, Event, MAX_BATCH_MESSAGES, Message, Store};
@@ -24,10 +25,14 @@ use tracing::{debug, warn};
 use super::answer::{Answer, Rejection, Status, cut};
 use super::batch::{self, Arrival, Unreadable};
 use super::sender::{Rules, Senders};
+use crate::server::guard::{Guard, Refusal};
 use crate::{humane, output};
 
 /// The path that the edge's forwarders know.
 const BATCH_PATH: &str = "/api/v1/edge/batch";
+
+/// Supervisors ask this.
+pub(super) const PROBES: &[&str] = &["/healthz"];
 
 /// Requests whose bodies are in memory at once; the next is asked to come again.
 pub(super) const MAX_REQUESTS: usize = 16;
@@ -44,6 +49,7 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 
 pub(super) struct Server {
     store: Arc<dyn Store>,
+    guard: Guard,
     senders: Senders,
     max_body: usize,
     room: Arc<Semaphore>,
@@ -54,9 +60,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(store: Arc<dyn Store>, senders: Senders, max_body: usize) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, guard: Guard, senders: Senders, max_body: usize) -> Self {
         Self {
             store,
+            guard,
             senders,
             max_body,
             room: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -97,7 +104,23 @@ pub(super) fn routes(server: Arc<Server>) -> Router {
         // Behind the unpacking: it is the unpacked body that is bounded.
         .layer(DefaultBodyLimit::max(server.max_body))
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+        .layer(middleware::from_fn_with_state(Arc::clone(&server), guard))
         .with_state(server)
+}
+
+/// In front of every request, before a byte of its body is read.
+async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Next) -> Response {
+    match server.guard.check(&mut request) {
+        Ok(()) => next.run(request).await,
+        Err(Refusal { status, code, message, hint }) => {
+            let words = hint.into_iter().fold(message, |message, hint| format!("{message}: {hint}"));
+            let mut answer = refuse(status, &code.to_ascii_lowercase(), words);
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+            }
+            answer
+        }
+    }
 }
 
 async fn health(State(server): State<Arc<Server>>) -> Response {
@@ -282,7 +305,7 @@ fn answer(results: Vec<Answer>) -> Response {
     (code, Json(Document { results })).into_response()
 }
 
-fn refuse(code: StatusCode, word: &'static str, message: impl Into<String>) -> Response {
+fn refuse(code: StatusCode, word: &str, message: impl Into<String>) -> Response {
     let message: String = message.into();
     (code, Json(serde_json::json!({"error": {"code": word, "message": message}}))).into_response()
 }

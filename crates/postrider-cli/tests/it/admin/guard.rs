@@ -2,13 +2,13 @@
 //! large, one request too many. And what every answer says to browsers.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::server::{OPERATE, Server, send, until};
-use crate::support::outboxes;
+use super::server::{OPERATE, READ, Server, send, tokens, until};
+use crate::support::{command, outboxes};
 
 /// DNS rebinding: a page's own name that suddenly leads here.
 #[tokio::test]
@@ -23,6 +23,8 @@ async fn another_name_in_the_host_header_is_refused() {
         (format!("localhost:{port}"), 200),
         (format!("[::1]:{port}"), 200),
         ("outbox.example".to_owned(), 200),
+        (format!("OUTBOX.example.:{port}"), 200),
+        ("outbox.example..".to_owned(), 421),
     ] {
         for path in ["/api/v1/sync/state", "/api/health", "/"] {
             let reply = send(server.request(Method::GET, path).header("host", &host).bearer_auth(OPERATE)).await;
@@ -33,28 +35,81 @@ async fn another_name_in_the_host_header_is_refused() {
     for head in [
         "GET /api/health HTTP/1.0\r\n\r\n",
         "GET http://evil.example/api/health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+        "GET http://localhost/api/health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
+        "GET /api/health HTTP/1.1\r\nhost: localhost\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n",
     ] {
         let answer = raw(&server, head);
         assert!(answer.starts_with("HTTP/1.1 421") || answer.starts_with("HTTP/1.0 421"), "{answer}");
     }
 }
 
-/// A proxy on the same machine calls from a loopback address, too.
+/// What a proxy on the same machine may send: nothing that gives it away, or one of these.
+const BY_A_PROXY: [&str; 9] = [
+    "GET {path} HTTP/1.1\r\nhost: outbox.example\r\n",
+    "GET {path} HTTP/1.1\r\nhost: OUTBOX.example:443\r\n",
+    "GET {path} HTTP/1.1\r\nhost: outbox.example.\r\n",
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nforwarded: for=192.0.2.7\r\n",
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-forwarded-for: 192.0.2.7\r\n",
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-forwarded-host: outbox.example\r\n",
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nvia: 1.1 proxy\r\n",
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-real-ip: 192.0.2.7\r\n",
+    "GET http://127.0.0.1{path} HTTP/1.1\r\nhost: 127.0.0.1\r\n",
+];
+
+/// A proxy that rewrites the host and says nothing of itself looks like any program on this machine.
+const PLAIN: &str = "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n";
+
+const LOOKING: [&str; 3] = ["/api/v1/messages", "/api/v1/sync/state", "/metrics"];
+
+/// The status of a request of which this is the beginning.
+fn status(server: &Server, head: &str, path: &str, token: Option<&str>) -> u16 {
+    let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let answer = raw(server, &format!("{}{token}connection: close\r\n\r\n", head.replace("{path}", path)));
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{head}: {answer}"))
+}
+
+/// A proxy on the same machine calls from a loopback address, too. Whatever it sends, where there is a token it needs one.
 #[tokio::test]
-async fn a_proxy_opens_nothing_to_others() {
+async fn where_there_is_a_token_looking_needs_one() {
     let [_, outbox] = outboxes().await;
     let server = Server::serve(&outbox);
-    for (name, value) in [
-        ("host", "outbox.example"),
-        ("host", "OUTBOX.example:443"),
-        ("forwarded", "for=192.0.2.7"),
-        ("x-forwarded-for", "192.0.2.7"),
-    ] {
-        let look = || server.request(Method::GET, "/api/v1/messages").header(name, value);
-        assert_eq!(send(look()).await.status, 401, "{name}: {value}");
-        assert_eq!(send(look().bearer_auth(OPERATE)).await.status, 200, "{name}: {value}");
+    for head in BY_A_PROXY.into_iter().chain([PLAIN]) {
+        for path in LOOKING {
+            assert_eq!(status(&server, head, path, None), 401, "{head} {path}");
+            assert_eq!(status(&server, head, path, Some(READ)), 200, "{head} {path}");
+        }
+        for path in ["/api/health", "/api/ready", "/", "/api/openapi.json"] {
+            assert_eq!(status(&server, head, path, None), 200, "{head} {path}");
+        }
     }
-    assert_eq!(server.get("/api/v1/messages").await.status, 200, "but whoever is on the machine may look");
+}
+
+/// Where it was configured, programs on this machine look without a token; what may come from a proxy does not.
+#[tokio::test]
+async fn this_machine_may_look_without_a_token_where_that_was_configured() {
+    let [_, outbox] = outboxes().await;
+    let config = tokens().replace("[admin]\n", "[admin]\nloopback_reads_without_token = true\n");
+    let mut by_variable = command(&["serve", "--listen", "127.0.0.1:0"]);
+    by_variable.env("DATABASE_URL", &outbox.url).env("POSTRIDER__ADMIN__LOOPBACK_READS_WITHOUT_TOKEN", "true");
+    let by_file = Server::start(&outbox, &["serve", "--listen", "127.0.0.1:0"], &config);
+    for server in [by_file, Server::spawn(by_variable, &tokens())] {
+        for path in LOOKING {
+            assert_eq!(status(&server, PLAIN, path, None), 200, "{path}");
+            let there = PLAIN.replace("127.0.0.1", "192.0.2.7");
+            assert_eq!(status(&server, &there, path, None), 401, "an address that is not this machine's: {path}");
+            for head in BY_A_PROXY {
+                assert_eq!(status(&server, head, path, None), 401, "{head} {path}");
+                assert_eq!(status(&server, head, path, Some(READ)), 200, "{head} {path}");
+            }
+        }
+        assert_eq!(server.stranger("/api/v1/overview").await.ok()["admin"]["role"], "none");
+        let trigger = send(server.request(Method::POST, "/api/v1/sync/trigger")).await;
+        assert_eq!(trigger.status, 200, "{}", trigger.text);
+        assert_eq!(send(server.request(Method::POST, "/api/v1/sinks/default/pause")).await.status, 401);
+    }
+    // Where other machines can call it opens nothing.
+    let abroad = Server::start(&outbox, &["serve", "--listen", "0.0.0.0:0"], &config);
+    assert_eq!(status(&abroad, PLAIN, "/api/v1/messages", None), 401);
 }
 
 fn raw(server: &Server, request: &str) -> String {
@@ -77,6 +132,7 @@ async fn a_page_of_another_site_changes_nothing() {
         ("sec-fetch-site", "cross-site", 403),
         ("sec-fetch-site", "same-site", 403),
         ("origin", ours.as_str(), 200),
+        ("origin", "https://OUTBOX.example.:8443", 200),
         ("origin", "https://outbox.example", 200),
         ("sec-fetch-site", "same-origin", 200),
     ] {
@@ -90,7 +146,9 @@ async fn a_page_of_another_site_changes_nothing() {
         }
     }
     // And a browser lets no other site's page read an answer.
-    let read = send(server.request(Method::GET, "/api/v1/sync/state").header("origin", "http://evil.example")).await;
+    let read =
+        server.request(Method::GET, "/api/v1/sync/state").bearer_auth(READ).header("origin", "http://evil.example");
+    let read = send(read).await;
     assert_eq!((read.status, read.header("access-control-allow-origin")), (200, ""));
 }
 
@@ -139,10 +197,16 @@ async fn there_is_room_for_so_many_requests() {
         stream
     };
     let waiting: Vec<TcpStream> = (0..64).map(|_| hold()).collect();
-    let reply = server.get("/api/v1/sync/state").await;
-    assert_eq!(reply.header("retry-after"), "5");
-    assert_eq!(reply.refused(429), "TOO_MANY_REQUESTS");
-    assert_eq!(server.get("/api/health").await.status, 200);
+    // The next from this address has no connection of its own; one from elsewhere has, and there is no room.
+    let elsewhere = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, 2])).build().unwrap();
+    let elsewhere = elsewhere.get(format!("{}/api/v1/sync/state", server.url)).bearer_auth(READ);
+    for (reply, code) in
+        [(server.get("/api/v1/sync/state").await, "TOO_MANY_CONNECTIONS"), (send(elsewhere).await, "TOO_MANY_REQUESTS")]
+    {
+        assert_eq!(reply.header("retry-after"), "5");
+        assert_eq!(reply.refused(429), code);
+    }
+    assert_eq!(server.stranger("/api/health").await.status, 200);
     drop(waiting);
     until("there is room again", async || server.get("/api/v1/sync/state").await.status == 200).await;
 }
@@ -152,7 +216,7 @@ async fn every_answer_tells_browsers_to_do_little_with_it() {
     let [_, outbox] = outboxes().await;
     let server = Server::serve(&outbox);
     for (path, status) in
-        [("/", 200), ("/api/health", 200), ("/api/v1/sync/state", 200), ("/api/v1/sync/dlq", 401), ("/nothing", 404)]
+        [("/", 200), ("/api/health", 200), ("/api/v1/sync/state", 200), ("/api/v1/sync/dlq", 200), ("/nothing", 404)]
     {
         let reply = server.get(path).await;
         assert_eq!(reply.status, status, "{path}");

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 
 use serde_json::json;
 
-use super::server::{PATIENCE, Server, message, store, until};
+use super::server::{PATIENCE, READ, Server, message, store, until};
 use crate::support::{Outbox, command, finish, outboxes, run_at};
 
 /// Proves E4: liveness asks nobody, readiness asks the database.
@@ -29,6 +29,26 @@ async fn readiness_asks_the_database_and_liveness_does_not() {
     assert_eq!(state.refused(503), "UNAVAILABLE");
     cluster.restart().await;
     until("it is ready again", async || server.get("/api/ready").await.status == 200).await;
+}
+
+/// The reason names the database, and errors of a server name its login: only for those who may look.
+#[tokio::test]
+async fn strangers_are_told_only_that_it_is_not_ready() {
+    let cluster = postrider_testkit::Cluster::start().await;
+    let outbox = Outbox::of(cluster.database().await);
+    let [server, open] = [Server::serve(&outbox), Server::open(&outbox)];
+    assert_eq!(server.stranger("/api/ready").await.ok(), json!({"status": "ready"}));
+    cluster.kill9();
+    let told = json!({"status": "not_ready", "code": "DATABASE_UNAVAILABLE"});
+    let stranger = server.stranger("/api/ready").await;
+    assert_eq!((stranger.status, stranger.json()), (503, told.clone()));
+    let wrong = super::server::send(server.request(reqwest::Method::GET, "/api/ready").bearer_auth("nonsense")).await;
+    assert_eq!((wrong.status, wrong.json()), (503, told));
+    for reply in [server.get("/api/ready").await, open.get("/api/ready").await] {
+        let document = reply.json();
+        assert_eq!((reply.status, &document["code"]), (503, &json!("DATABASE_UNAVAILABLE")));
+        assert!(document["reason"].as_str().unwrap().starts_with("database \"default\": "), "{document}");
+    }
 }
 
 /// An SQLite file that is deleted under a relay: the relay says so, and is not ready.
@@ -106,9 +126,13 @@ async fn while_it_stops_it_is_not_ready() {
     // It says so a moment before it does.
     until("it is no longer ready", async || server.get("/api/ready").await.status == 503).await;
     let stopping = server.get("/api/ready").await;
-    assert_eq!((stopping.status, stopping.json()), (503, json!({"status": "not_ready", "reason": "stopping"})));
+    let told = json!({"status": "not_ready", "code": "STOPPING", "reason": "stopping"});
+    assert_eq!((stopping.status, stopping.json()), (503, told));
+    let told = json!({"status": "not_ready", "code": "STOPPING"});
+    assert_eq!(server.stranger("/api/ready").await.json(), told);
     assert_eq!(server.get("/api/health").await.status, 200);
-    let trigger = super::server::send(server.request(reqwest::Method::POST, "/api/v1/sync/trigger")).await;
+    let trigger = server.request(reqwest::Method::POST, "/api/v1/sync/trigger").bearer_auth(READ);
+    let trigger = super::server::send(trigger).await;
     assert_eq!(trigger.ok(), json!({"triggered": false, "reason": "stopping"}));
 
     let mut late = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();

@@ -42,18 +42,19 @@ async fn nothing_that_is_served_shows_a_secret() {
     let cloud = format!("{}?application_name={SECRET}", postgres.url.replace('@', &format!(":{SECRET}@")));
     let args = ["run", "--listen", "127.0.0.1:0", "--log", "trace", "--max-attempts", "1"];
     let server = Server::spawn(command(&args), &planted(port, file, &cloud));
+    let token = format!("{SECRET}-b");
+    let look = async |path: &str| send(server.request(Method::GET, path).bearer_auth(&token)).await;
     let mut ids = Vec::new();
     for (database, outbox) in [("cloud", &postgres), ("here", &sqlite)] {
         let routes = format!("/api/v1/routes?database={database}");
         until("the routes are there", async || {
-            server.get(&routes).await.ok()["items"].as_array().unwrap().len() == SINKS.len()
+            look(&routes).await.ok()["items"].as_array().unwrap().len() == SINKS.len()
         })
         .await;
         ids.push((database, store(outbox).enqueue(&[message("t", 1)]).await.unwrap()[0].message_id));
         let state = format!("/api/v1/sync/state?database={database}");
-        until("every sink was tried", async || server.get(&state).await.ok()["dlq_count"] == SINKS.len()).await;
+        until("every sink was tried", async || look(&state).await.ok()["dlq_count"] == SINKS.len()).await;
     }
-    let token = format!("{SECRET}-b");
     for order in ["pause", "resume"] {
         let path = format!("/api/v1/sinks/bearer/{order}");
         send(server.request(Method::POST, &path).bearer_auth(&token)).await.ok();
@@ -71,17 +72,17 @@ async fn nothing_that_is_served_shows_a_secret() {
         for (database, id) in &ids {
             let path = path.replace("{id}", &id.to_string());
             let path = if path.contains("/v1/") { format!("{path}?database={database}") } else { path };
-            let reply = send(server.request(Method::GET, &path).bearer_auth(&token)).await;
+            let reply = look(&path).await;
             assert_eq!(reply.status, 200, "{path}: {}", reply.text);
             silent(&[&reply.text, &format!("{:?}", reply.headers)], &path);
             asked += 1;
         }
     }
     assert!(asked > 30, "only {asked} endpoints were asked");
-    let audit: Value = server.get("/api/v1/audit").await.ok();
+    let audit: Value = look("/api/v1/audit").await.ok();
     assert_eq!(audit["items"][0]["actor"], json!("ops@127.0.0.1"));
     until("the figures are there", async || {
-        let metrics = server.get("/metrics").await.text;
+        let metrics = look("/metrics").await.text;
         silent(&[&metrics], "/metrics");
         metrics.contains("outbox_dlq_depth{database=\"here\",sink=\"rabbitmq\"} 1")
     })

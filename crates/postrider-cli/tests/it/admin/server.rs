@@ -27,6 +27,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
     client: Client,
+    /// What those who look have to send, if it was started with these tests' tokens.
+    token: Option<&'static str>,
     lines: Receiver<String>,
     said: Arc<Mutex<String>>,
     _directory: TempDir,
@@ -115,7 +117,9 @@ impl Server {
                 drop(tell.send(line));
             }
         });
-        let mut server = Self { child, url: String::new(), client: client(), lines, said, _directory: directory };
+        let token = config.contains(READ).then_some(READ);
+        let mut server =
+            Self { child, url: String::new(), client: client(), token, lines, said, _directory: directory };
         let line = server.hear("http://");
         let (_, address) = line.split_once("http://").unwrap();
         server.url = format!("http://{}", address.split_whitespace().next().unwrap()).replace("0.0.0.0", "127.0.0.1");
@@ -142,7 +146,14 @@ impl Server {
         self.client.request(method, format!("{}{path}", self.url)).timeout(PATIENCE)
     }
 
+    /// As somebody who may look: with the token for it, where there is one.
     pub(crate) async fn get(&self, path: &str) -> Reply {
+        let request = self.request(Method::GET, path);
+        send(self.token.into_iter().fold(request, RequestBuilder::bearer_auth)).await
+    }
+
+    /// Without any token.
+    pub(crate) async fn stranger(&self, path: &str) -> Reply {
         send(self.request(Method::GET, path)).await
     }
 
@@ -159,6 +170,13 @@ impl Server {
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// What it keeps in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        resident.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
     /// Stops it in good order; everything it said.

@@ -7,7 +7,7 @@ use postrider::{Failure, Outcome};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::server::{Server, claim, kill, message, send, store, until};
+use super::server::{READ, Server, claim, kill, message, send, store, until};
 use crate::support::outboxes;
 
 const TENANT: &str = "6f1c8b0e-0000-4000-8000-000000000001";
@@ -185,7 +185,7 @@ async fn a_trigger_wakes_the_relay() {
     let later = store.enqueue(&[message("t", 2).delay(DUE_IN)]).await.unwrap();
     until("the second is due", async || store.status().await.unwrap()[0].due == 1).await;
     let asked_at = store.now().await.unwrap();
-    let trigger = send(server.request(Method::POST, "/api/v1/sync/trigger")).await;
+    let trigger = send(server.request(Method::POST, "/api/v1/sync/trigger").bearer_auth(READ)).await;
     assert_eq!(trigger.ok(), json!({"triggered": true}));
     until("the second is delivered", async || delivered().await == 2).await;
     let shown = store.show(later[0].message_id).await.unwrap().unwrap();
