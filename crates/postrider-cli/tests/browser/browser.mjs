@@ -19,6 +19,8 @@ const FLAGS = [
   '--disable-component-update',
   '--disable-sync',
   '--no-first-run',
+  // For what a page can do whose name leads to this machine.
+  '--host-resolver-rules=MAP *.example 127.0.0.1',
 ];
 
 /** Runs a story with `{page, open, wrongs}` and ends the process: 0 if it went well. */

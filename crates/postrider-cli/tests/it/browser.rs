@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
+use axum::response::Html;
+use axum::routing::{get, post};
 use postrider_testkit::{Database, database, story};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::support::{command, run, sql};
+use crate::receive::{Receiver, drained};
+use crate::support::{command, outboxes, run, sql};
 
 const TOKEN: &str = "the-operators-token";
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -43,7 +45,8 @@ async fn receiver(accepts: Accepts) -> String {
     async fn accept(State(accepts): State<Arc<AtomicBool>>) {
         accepts.store(true, Ordering::SeqCst);
     }
-    let router = Router::new().route("/events", post(take)).route("/accept", post(accept));
+    let neutral = get(async || Html("<!doctype html><title>another site</title><body></body>"));
+    let router = Router::new().route("/events", post(take)).route("/accept", post(accept)).route("/neutral", neutral);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = router.with_state(Arc::new(AtomicBool::new(matches!(accepts, Accepts::FromTheStart))));
@@ -62,11 +65,17 @@ struct World {
 
 impl World {
     async fn start(accepts: Accepts) -> Self {
+        Self::start_with(accepts, "").await
+    }
+
+    /// With this in `[admin]` of its configuration.
+    async fn start_with(accepts: Accepts, admin: &str) -> Self {
         let database = database().await;
         let receiver = receiver(accepts).await;
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("postrider.toml");
-        std::fs::write(&config, format!("[sinks.default.http]\nurl = \"{receiver}/events\"\n")).unwrap();
+        std::fs::write(&config, format!("[sinks.default.http]\nurl = \"{receiver}/events\"\n[admin]\n{admin}\n"))
+            .unwrap();
         let mut relay = command(&["run", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
         relay.env("DATABASE_URL", database.url()).env("POSTRIDER_ADMIN_TOKEN", TOKEN).stderr(Stdio::piped());
         let mut relay = relay.spawn().unwrap();
@@ -147,7 +156,7 @@ async fn a_blocked_lane_is_explained_and_its_head_skipped() {
 
 #[tokio::test]
 async fn a_sink_is_paused_and_resumed_by_who_signs_in() {
-    let world = World::start(Accepts::FromTheStart).await;
+    let world = World::start_with(Accepts::FromTheStart, "loopback_reads_without_token = true").await;
     world.enqueue("1", None);
     world.tell("sinks.mjs", &[]).await;
 }
@@ -160,6 +169,28 @@ async fn an_unserved_sink_is_seen_and_a_message_is_found_by_what_is_known_of_it(
     let message = run(&world.database, &args).json()["message_id"].as_str().unwrap().to_owned();
     world.enqueue("2", None);
     world.tell("search.mjs", &[("MESSAGE", &message)]).await;
+}
+
+#[tokio::test]
+async fn where_there_is_a_token_the_page_asks_for_it() {
+    let world = World::start(Accepts::FromTheStart).await;
+    world.enqueue("1", None);
+    world.tell("sign-in.mjs", &[]).await;
+}
+
+#[tokio::test]
+async fn no_other_site_shows_the_page_in_a_frame() {
+    let world = World::start(Accepts::FromTheStart).await;
+    world.tell("framing.mjs", &[]).await;
+}
+
+#[tokio::test]
+async fn a_page_that_was_rebound_to_this_machine_reads_and_sends_nothing() {
+    let world = World::start(Accepts::FromTheStart).await;
+    let [_, outbox] = outboxes().await;
+    let receiver = Receiver::start(&outbox, &[]);
+    world.tell("rebound.mjs", &[("RECEIVE", &receiver.url)]).await;
+    assert_eq!(drained(&outbox).len(), 0);
 }
 
 #[tokio::test]
