@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use postrider_testkit::python;
+use serde_json::{Value, json};
 
 use crate::support::{command, run, sql};
 
@@ -77,6 +78,51 @@ for file in sorted(files):
     let ran = python(program, &[deploy("kubernetes").to_str().unwrap()], b"").await;
     assert!(ran.status.success(), "{}", ran.stderr);
     assert_eq!(ran.stdout.lines().filter(|kind| *kind == "Deployment").count(), 1, "{}", ran.stdout);
+}
+
+/// Who may call a relay over the network is said beside it: the pods that are meant, the port that it listens on, and
+/// never everybody.
+#[tokio::test]
+async fn kubernetes_lets_only_some_call_the_relays() {
+    let program = "
+import json, pathlib, sys, yaml
+folder = pathlib.Path(sys.argv[1])
+documents = [document for file in sorted(folder.glob('*.yaml')) for document in yaml.safe_load_all(file.read_text())]
+print(json.dumps({kind: [one['spec'] for one in documents if one['kind'] == kind] for kind in ('Deployment', 'NetworkPolicy')}))
+";
+    let ran = python(program, &[deploy("kubernetes").to_str().unwrap()], b"").await;
+    assert!(ran.status.success(), "{}", ran.stderr);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let (deployment, policies) = (&found["Deployment"][0], found["NetworkPolicy"].as_array().unwrap());
+    assert_eq!(policies.len(), 1, "{policies:?}");
+    let policy = &policies[0];
+    assert_eq!(policy["podSelector"]["matchLabels"], deployment["selector"]["matchLabels"]);
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    let port = &deployment["template"]["spec"]["containers"][0]["ports"][0]["name"];
+    for rule in policy["ingress"].as_array().unwrap() {
+        assert!(rule["from"].as_array().is_some_and(|from| !from.is_empty()), "everybody may call: {rule}");
+        assert!(rule["ports"].as_array().unwrap().iter().all(|one| one["port"] == *port), "{rule}");
+    }
+}
+
+/// A token that stands in a file for everybody to read opens nothing: where there is one, the program refuses it, and
+/// compose has none.
+#[tokio::test]
+async fn no_token_of_an_example_is_accepted() {
+    let secret = read("kubernetes/secret.yaml");
+    let token = secret.lines().find_map(|line| line.trim().strip_prefix("POSTRIDER_ADMIN_TOKEN: ")).unwrap();
+    let mut relay = command(&["serve", "--listen", "0.0.0.0:0"]);
+    let refused = relay.env("POSTRIDER_ADMIN_TOKEN", token).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("openssl rand -hex 32"));
+
+    let compose = read("compose.yaml");
+    let tokens = compose.lines().filter(|line| line.contains("_TOKEN:") || line.contains("BEARER:"));
+    let tokens: Vec<&str> = tokens.collect();
+    assert_eq!(tokens.len(), 3, "{tokens:?}");
+    for token in tokens {
+        assert!(token.contains(":?"), "it has a default: {token}");
+    }
 }
 
 /// An option that was renamed would be found by whoever deploys.
