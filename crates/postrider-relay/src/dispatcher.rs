@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use postrider::{Completion, Outcome, SinkChange};
+use postrider::{Action, Completion, Outcome, limit};
 use tokio::sync::SemaphorePermit;
 use tracing::warn;
 
@@ -209,11 +209,18 @@ async fn pause_if_asked(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) 
         code = failure.code,
         "the destination wants nothing more: pausing the sink until it is resumed"
     );
-    let change = shared.store.configure_sink(&outlet.name, SinkChange::pause());
-    if shared.ask("pause a sink", change).await.is_err() {
+    let (actor, pause) = (actor(&shared.options.worker_id), Action::Pause { sink: outlet.name.clone() });
+    if shared.ask("pause a sink", shared.store.operate(&actor, &pause)).await.is_err() {
         warn!(sink = outlet.name, "the sink could not be paused; it is asked again when it is tried again");
     }
     true
+}
+
+/// How the audit calls this relay; a long name is cut to what the audit takes.
+fn actor(worker_id: &str) -> String {
+    let mut actor = format!("relay:{worker_id}");
+    actor.truncate(actor.floor_char_boundary(limit::NAME_BYTES));
+    actor
 }
 
 /// One call of the sink counts once: it failed if nothing was sent, or if every message that was sent failed in a way

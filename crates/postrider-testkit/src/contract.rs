@@ -4,6 +4,7 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a case is a test: it panics when a promise is broken")]
 
+pub mod cancel;
 pub mod claim;
 pub mod dead;
 pub mod enqueue;
@@ -123,12 +124,12 @@ macro_rules! store_contract {
             a_message_is_shown
         }
         $crate::store_contract_cases! { $fixture, operate,
-            every_order_is_written_down
+            every_action_is_written_down
             an_operators_message_is_written_down
-            a_refused_order_leaves_no_trace
+            a_refused_action_leaves_no_trace
             a_redrive_goes_on_in_batches
             a_discard_goes_on_in_batches
-            an_order_means_one_sink_of_a_message
+            an_action_means_one_sink_of_a_message
             a_skipped_head_lets_its_lane_go_on
             a_replay_goes_on_at_its_rate
             a_replay_takes_what_is_meant
@@ -136,6 +137,17 @@ macro_rules! store_contract {
             what_waits_is_due_at_once
             the_audit_is_read_in_pages
             two_operators_redrive_each_once
+            a_replay_sends_what_was_delivered_before
+            a_replay_by_id_leaves_neighbours_alone
+            unnamed_changes_are_written_down
+            what_ends_by_hand_is_counted_first
+        }
+        $crate::store_contract_cases! { $fixture, cancel,
+            a_cancelled_delivery_is_never_handed_out
+            every_field_of_a_filter_takes_its_own
+            a_lane_goes_on_without_what_was_cancelled
+            a_replay_is_taken_back
+            ids_that_are_not_meant_are_told
         }
         $crate::store_contract_cases! { $fixture, dead,
             every_field_of_a_filter_counts
@@ -198,6 +210,7 @@ mod tests {
             include_str!("contract/zombie.rs"),
             include_str!("contract/lanes.rs"),
             include_str!("contract/operate.rs"),
+            include_str!("contract/cancel.rs"),
             include_str!("contract/dead.rs"),
             include_str!("contract/read.rs"),
             include_str!("contract/wake.rs"),

@@ -58,6 +58,13 @@ pub enum Error {
         hint: Option<String>,
     },
 
+    /// There is no sink of this name (SQLSTATE P7003): a replay to it would wait for ever.
+    #[error("{message}: a new sink is known once it has a route, or a relay delivers to it")]
+    NoSuchSink {
+        /// Which one.
+        message: String,
+    },
+
     /// The database has no outbox in this schema.
     #[error("there is no outbox in schema {schema:?} of this database: run `postrider migrate up`")]
     SchemaMissing {
@@ -245,6 +252,7 @@ impl Error {
             | Self::BadSchemaName { .. }
             | Self::LeaseLost { .. }
             | Self::Refused { .. }
+            | Self::NoSuchSink { .. }
             | Self::SchemaMissing { .. }
             | Self::SchemaTooOld { .. }
             | Self::SchemaTooNew { .. }

@@ -99,6 +99,9 @@ impl<'a> Case<'a> {
             let why = format!("delivered at {when} by {}, {}{receipt}", last.worker_id, number(last.attempt_no));
             return self.because("DELIVERED", why, "");
         }
+        if last.state == "CANCELLED" {
+            return self.because("CANCELLED", format!("{} cancelled it at {when}", last.worker_id), "");
+        }
         let why = format!(
             "an operator gave it up: the last attempt, {}, failed at {when} with {}",
             number(last.attempt_no),

@@ -25,11 +25,12 @@ pub(crate) use self::named::{Named, just_after};
 pub use self::sink_state::{SinkService, SinkState};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::waiting::LONGEST_LEASE;
-pub use self::waiting::{FutureTimes, WaitingFilter};
+pub use self::waiting::{DeliveryFilter, FutureTimes, OpenCount, ReplayCount};
 pub use self::watched::{Explanation, Reason, RelayRecord, RelayReport, Sample, SinkReport};
 use crate::error::Error;
 use crate::json;
-use crate::store::{OnDead, Route};
+use crate::operate::Replay;
+use crate::store::{OnDead, Pruned, Route};
 
 /// What can be asked of every store.
 #[async_trait]
@@ -71,8 +72,23 @@ pub trait Inspect: Send + Sync {
     /// How many dead letters there are of this kind: what a redrive or a discard would take.
     async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error>;
 
-    /// How many deliveries wait for their time: what [`crate::Action::RetryNow`] would take.
-    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error>;
+    /// Which of the messages that the filter names have no dead letter that it means.
+    async fn not_dead(&self, filter: &DeadFilter) -> Result<Vec<Uuid>, Error>;
+
+    /// How many deliveries of this kind are open: what [`crate::Action::Cancel`] and [`crate::Action::RetryNow`] would take.
+    async fn count_open(&self, filter: &DeliveryFilter) -> Result<OpenCount, Error>;
+
+    /// Which of the messages that the filter names have no open delivery that it means.
+    async fn not_open(&self, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error>;
+
+    /// What a step of this replay would take. [`Error::NoSuchSink`] as for the replay itself.
+    async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error>;
+
+    /// How many leases [`crate::Action::UnclaimStuck`] would end.
+    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error>;
+
+    /// What [`crate::Action::Prune`] would take.
+    async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
 
     /// What has a time later than the store's clock, by more than the tolerance.
     async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error>;
@@ -209,8 +225,10 @@ pub struct AuditRecord {
     pub id: i64,
     /// When.
     pub at: SystemTime,
-    /// Who.
+    /// Who, as the caller says; the login, if nobody was named.
     pub actor: String,
+    /// The login that did it, as the server knows it. `None`: the store has no logins (SQLite).
+    pub db_user: Option<String>,
     /// What: the name of an [`crate::Action`].
     pub action: String,
     /// The action, as JSON.
@@ -263,7 +281,7 @@ pub enum ListState {
     Dead,
     /// Ended well everywhere.
     Delivered,
-    /// Nothing is left to deliver, for an operator gave it up.
+    /// Nothing is left to deliver, and an operator gave it up for a sink that never had it: discarded, or cancelled.
     Discarded,
 }
 
@@ -321,7 +339,7 @@ impl ListFilter {
 }
 
 /// The lowest id of a message that was enqueued in this millisecond, or later.
-fn id_floor(time: SystemTime) -> Uuid {
+pub(crate) fn id_floor(time: SystemTime) -> Uuid {
     const MILLIS_BITS: u32 = 48;
     let millis = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis());
     Uuid::from_u128(millis.min((1 << MILLIS_BITS) - 1) << (u128::BITS - MILLIS_BITS))

@@ -7,7 +7,8 @@ use serde::ser::{Error as _, Serializer};
 
 pub(crate) fn time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     let time = jiff::Timestamp::try_from(*time).map_err(|_| S::Error::custom("a time is out of range"))?;
-    serializer.collect_str(&time)
+    // Always to the microsecond, as the databases write it.
+    serializer.collect_str(&format_args!("{time:.6}"))
 }
 
 /// For a field that is skipped if it is `None`.

@@ -49,20 +49,20 @@ pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
 pub use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    FutureTimes, IdTail, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_DEAD_GROUPS,
-    MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MIN_ID_TAIL_DIGITS, MessageDetail,
-    MessageSummary, NotAnIdTail, Page, Reason, RelayRecord, RelayReport, Sample, SinkReport, SinkService, SinkState,
-    SinkStatus, WaitingFilter, enqueued_at,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, DeliveryRecord, Entry,
+    Explanation, FutureTimes, IdTail, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState,
+    MAX_DEAD_GROUPS, MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MIN_ID_TAIL_DIGITS,
+    MessageDetail, MessageSummary, NotAnIdTail, OpenCount, Page, Reason, RelayRecord, RelayReport, ReplayCount, Sample,
+    SinkReport, SinkService, SinkState, SinkStatus, enqueued_at,
 };
 pub use crate::lifecycle::{
     AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,
 };
 pub use crate::message::{Message, limit};
-pub use crate::operate::{Action, Done, MAX_PER_ACTION, ReplayAction};
+pub use crate::operate::{Action, Done, MAX_PER_ACTION, Replay};
 pub use crate::schema::Schema;
 #[cfg(feature = "postgres")]
 pub use crate::store::postgres::{PostgresConnection, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::SqliteStore;
-pub use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
+pub use crate::store::{Listener, OnDead, Pruned, Route, Store};

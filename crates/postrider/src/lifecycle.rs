@@ -33,6 +33,8 @@ pub enum AttemptState {
     Failed,
     /// The lease ran out before an outcome was reported.
     ZombieRequeue,
+    /// An operator cancelled the delivery.
+    Cancelled,
 }
 
 impl AttemptState {
@@ -44,6 +46,7 @@ impl AttemptState {
             Self::Retryable => "RETRYABLE",
             Self::Failed => "FAILED",
             Self::ZombieRequeue => "ZOMBIE_REQUEUE",
+            Self::Cancelled => "CANCELLED",
         }
     }
 }

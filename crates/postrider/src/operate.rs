@@ -10,11 +10,13 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::inspect::{DeadFilter, WaitingFilter};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::inspect::id_floor;
+use crate::inspect::{DeadFilter, DeliveryFilter};
 use crate::json;
-use crate::store::Route;
+use crate::store::{OnDead, Route};
 
-/// Dead letters or messages that one action changes, at most: whoever wants more asks again.
+/// Dead letters, deliveries or messages that one action changes, at most: whoever wants more asks again.
 pub const MAX_PER_ACTION: u32 = 10_000;
 
 /// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
@@ -24,6 +26,7 @@ pub enum Action {
     /// dead → pending, with a new attempt budget, the oldest first.
     Redrive {
         /// Which.
+        #[serde(flatten)]
         which: DeadFilter,
         /// At most this many.
         at_most: u32,
@@ -31,6 +34,7 @@ pub enum Action {
     /// dead → gone, the oldest first.
     Discard {
         /// Which.
+        #[serde(flatten)]
         which: DeadFilter,
         /// At most this many.
         at_most: u32,
@@ -38,7 +42,17 @@ pub enum Action {
     /// pending, due later → pending, due now: what is due next first. Scheduled messages come early.
     RetryNow {
         /// Which.
-        which: WaitingFilter,
+        #[serde(flatten)]
+        which: DeliveryFilter,
+        /// At most this many.
+        at_most: u32,
+    },
+    /// pending → gone, with an attempt `CANCELLED`: what is due next first. Its lane goes on without it. What a worker holds,
+    /// and a dead lane head, is left alone.
+    Cancel {
+        /// Which.
+        #[serde(flatten)]
+        which: DeliveryFilter,
         /// At most this many.
         at_most: u32,
     },
@@ -50,7 +64,8 @@ pub enum Action {
         lane: String,
     },
     /// delivered → pending again, in the order of their ids. What is pending or dead for the sink is left alone.
-    Replay(ReplayAction),
+    /// [`crate::Error::NoSuchSink`]: nobody has ever heard of the sink.
+    Replay(Replay),
     /// A sink's messages wait.
     Pause {
         /// The sink.
@@ -60,6 +75,14 @@ pub enum Action {
     Resume {
         /// The sink.
         sink: String,
+    },
+    /// What a dead lane head does to its lane, from now on.
+    #[serde(rename = "configure_sink")]
+    SetOnDead {
+        /// The sink.
+        sink: String,
+        /// What it does.
+        on_dead: OnDead,
     },
     /// leased, lease ended or taken longer ago than this, or in the future → pending or dead.
     UnclaimStuck {
@@ -81,32 +104,40 @@ pub enum Action {
     /// New messages go to a sink.
     AddRoute {
         /// Which, and where.
+        #[serde(flatten)]
         route: Route,
     },
     /// New messages no longer go to a sink.
     RemoveRoute {
         /// Which, and where.
+        #[serde(flatten)]
         route: Route,
     },
 }
 
-/// What to replay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReplayAction {
+/// What to replay: messages that are named, or those that were enqueued in a span of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Replay {
     /// To this sink.
     pub sink: String,
+    /// These messages; then without a span of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_ids: Option<Vec<Uuid>>,
     /// Enqueued at this time or later.
-    #[serde(serialize_with = "json::time")]
-    pub from: SystemTime,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    pub from: Option<SystemTime>,
     /// Enqueued before this time.
-    #[serde(serialize_with = "json::time")]
-    pub to: SystemTime,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    pub to: Option<SystemTime>,
     /// Only of this namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Only of this topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
+    /// Also what was never delivered to the sink: because no route sent it there, or because somebody gave it up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub include_never_delivered: bool,
     /// At most this many a second: they become due one after the other. In a lane, what was enqueued meanwhile waits for
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,6 +164,14 @@ pub struct Done {
     pub paced_until: Option<SystemTime>,
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl Replay {
+    /// The ids that are meant, the lowest and the first that is no longer meant: an id carries the time it was made.
+    pub(crate) fn ids(&self) -> (Uuid, Uuid) {
+        (self.from.map_or(Uuid::nil(), id_floor), self.to.map_or(Uuid::max(), id_floor))
+    }
+}
+
 impl Action {
     /// The word used in the audit, the API and the command line.
     #[must_use]
@@ -141,10 +180,12 @@ impl Action {
             Self::Redrive { .. } => "redrive",
             Self::Discard { .. } => "discard",
             Self::RetryNow { .. } => "retry_now",
+            Self::Cancel { .. } => "cancel",
             Self::Skip { .. } => "skip",
             Self::Replay(_) => "replay",
             Self::Pause { .. } => "pause",
             Self::Resume { .. } => "resume",
+            Self::SetOnDead { .. } => "configure_sink",
             Self::UnclaimStuck { .. } => "unclaim_stuck",
             Self::Prune { .. } => "prune",
             Self::AddRoute { .. } => "add_route",

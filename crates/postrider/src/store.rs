@@ -6,7 +6,7 @@ pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -59,20 +59,8 @@ pub trait Store: Inspect + Send + Sync {
     /// leased, lease ended → pending or dead, with a `ZOMBIE_REQUEUE` attempt. Returns how many.
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error>;
 
-    /// leased, lease ended or taken longer ago than this, or in the future → pending or dead; of zero, every lease. For an
-    /// operator. Returns how many.
-    async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error>;
-
-    /// dead → pending, with a new attempt budget. `None` means every dead letter (of the sink, if given).
-    async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error>;
-
-    /// dead → gone. Returns how many.
-    async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error>;
-
-    /// delivered → pending again. Returns how many.
-    async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error>;
-
-    /// Drops history older than this (the store's retention if `None`), and never anything undelivered.
+    /// Drops history older than this (the store's retention if `None`), and never anything undelivered. For the
+    /// house-keeping: if something went, that is audited in the name of the login.
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
 
     /// unknown → received, and its message → pending. Receives each event and enqueues the message beside it if the event
@@ -88,14 +76,9 @@ pub trait Store: Inspect + Send + Sync {
     /// Makes room for the messages of the next days, where the store needs that. Returns how many partitions are new.
     async fn make_partitions(&self) -> Result<u64, Error>;
 
-    /// Pauses or resumes a sink, or says what a dead lane head does. It lasts until the next change, whoever restarts.
-    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error>;
-
-    /// Sends new messages to a sink; messages already written keep their sinks. False: the route was there.
+    /// Sends new messages to a sink; messages already written keep their sinks. False: the route was there. For a relay
+    /// that has the route in its configuration: a new one is audited in the name of the login.
     async fn add_route(&self, route: &Route) -> Result<bool, Error>;
-
-    /// No longer sends new messages there. False: there was no such route.
-    async fn remove_route(&self, route: &Route) -> Result<bool, Error>;
 
     /// A worker says that it sleeps, for this long at most: from now on it is to be notified. It then claims once more
     /// (a producer may have looked just before) and waits.
@@ -107,8 +90,8 @@ pub trait Store: Inspect + Send + Sync {
     /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
     async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
 
-    /// Carries out an operator's action and writes it down with who gave it, in one transaction: see
-    /// [`Inspect::audit`].
+    /// Carries out an operator's action and writes it down with who asked for it, in one transaction, also if it changed
+    /// nothing: see [`Inspect::audit`].
     async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error>;
 
     /// nothing → pending, by an operator's hand: written down with who did it, in one transaction. The entry tells what the
@@ -185,31 +168,9 @@ impl Route {
     }
 }
 
-/// What to change about a sink; `None` leaves it as it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SinkChange {
-    /// Whether its messages wait until it is resumed.
-    pub paused: Option<bool>,
-    /// What a dead lane head does to its lane.
-    pub on_dead: Option<OnDead>,
-}
-
-impl SinkChange {
-    /// Its messages wait.
-    #[must_use]
-    pub fn pause() -> Self {
-        Self { paused: Some(true), on_dead: None }
-    }
-
-    /// Its messages go on.
-    #[must_use]
-    pub fn resume() -> Self {
-        Self { paused: Some(false), on_dead: None }
-    }
-}
-
 /// What a dead lane head does to its lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnDead {
     /// The lane waits for a person: the default.
     Park,
@@ -233,25 +194,7 @@ impl OnDead {
     }
 }
 
-/// What to replay.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Replay {
-    /// These messages.
-    Messages(Vec<Uuid>),
-    /// Messages enqueued in `[from, to)`.
-    Enqueued {
-        /// From this time on.
-        from: SystemTime,
-        /// Before this time.
-        to: SystemTime,
-        /// Only of this namespace.
-        namespace: Option<String>,
-        /// Only of this topic.
-        topic: Option<String>,
-    },
-}
-
-/// What was pruned.
+/// What was pruned, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.

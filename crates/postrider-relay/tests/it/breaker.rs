@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Backoff, Claimed, SinkChange, Store as _};
+use postrider::{Action, Backoff, Claimed, Store as _};
 use postrider_relay::{BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 
 use crate::support::{arrivals, messages, quick, site, start};
@@ -130,7 +130,7 @@ async fn a_sink_that_sends_nothing_is_left_alone_and_comes_back() {
 #[tokio::test]
 async fn a_paused_sink_stays_paused_over_a_restart() {
     let site = site().await;
-    site.store.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    site.store.operate("ann", &Action::Pause { sink: "default".to_owned() }).await.expect("pause");
     site.enqueue(&messages(3)).await;
     let (sink, mut arrived) = arrivals();
     let relay = start(site.relay().sink("default", sink).options(quick()));
@@ -142,7 +142,7 @@ async fn a_paused_sink_stays_paused_over_a_restart() {
         RelayOptions { poll: Duration::from_hours(1), lease: Duration::from_hours(4), ..RelayOptions::default() };
     let relay = start(site.relay().sink("default", sink).options(hourly));
     site.until("select exists (select from outbox.sleeper)").await;
-    site.store.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    site.store.operate("ann", &Action::Resume { sink: "default".to_owned() }).await.expect("resume");
     later.take(3).await;
     relay.stop().await;
     assert!(arrived.until_now().is_empty(), "nothing went out while it was paused");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Backoff, Claimed, OnDead, SinkChange, Store as _};
+use postrider::{Action, Backoff, Claimed, DeadFilter, OnDead, Store as _};
 use postrider_relay::{Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
 use crate::support::{arrivals, arrivals_unless, laned, message, patiently, quick, site, start};
@@ -114,14 +114,13 @@ async fn a_dead_head_parks_or_is_skipped() {
         site.number("select count(*) from outbox.deliveries where lane = 'lane-0000' and state <> 'dead'").await,
         2
     );
-    assert_eq!(site.store.redrive(None, None).await.expect("redrive"), 1);
+    let redrive = Action::Redrive { which: DeadFilter::default(), at_most: 10 };
+    assert_eq!(site.store.operate("ann", &redrive).await.expect("redrive").affected, 1);
     site.until("select not exists (select from outbox.deliveries)").await;
     assert_eq!(sequences(&arrivals.until_now()).remove("lane-0000").expect("arrived"), [1, 1, 2, 3]);
 
-    site.store
-        .configure_sink("default", SinkChange { on_dead: Some(OnDead::Skip), paused: None })
-        .await
-        .expect("configure");
+    let skip = Action::SetOnDead { sink: "default".to_owned(), on_dead: OnDead::Skip };
+    site.store.operate("ann", &skip).await.expect("configure");
     site.enqueue(&[message("t").lane("lane-0002"), message("t").lane("lane-0002")]).await;
     arrivals.take(2).await;
     relay.stop().await;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use postrider::{OnDead, SinkChange, Store as _};
+use postrider::{Action, Store as _};
 use postrider_relay::telemetry::{self, METRICS};
 use postrider_relay::{RelayOptions, SinkFailure, SinkOptions};
 use uuid::Uuid;
@@ -52,15 +52,11 @@ fn refusing() -> (impl postrider_relay::Sink, crate::support::Arrivals) {
 /// A dead letter that parks its lane, and a lease that ended, so that the first measurement has something to see.
 async fn with_trouble(site: &Site) {
     site.enqueue(&[message("bad").lane("l"), message("t").lane("l")]).await;
-    site.store
-        .configure_sink("default", SinkChange { on_dead: Some(OnDead::Park), ..SinkChange::default() })
-        .await
-        .expect("configure");
     drain(site.relay().sink("default", refusing().0).options(quick())).await;
     site.enqueue(&[message("zombie")]).await;
     site.client.batch_execute("select * from outbox.claim('dead', 1, 0.01)").await.expect("claim");
     site.until("select exists (select from outbox.in_flight where expired)").await;
-    site.store.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    site.store.operate("ann", &Action::Pause { sink: "default".to_owned() }).await.expect("pause");
 }
 
 /// Proves P14: every figure of the requirement is there, under its `outbox_…` name, by sink.
@@ -99,7 +95,7 @@ async fn every_figure_has_its_name() {
         assert!((figures.total(name, None) - value).abs() < 0.1, "{name} is {}", figures.total(name, None));
     }
     site.until("select exists (select from outbox.attempts where state = 'ZOMBIE_REQUEUE')").await;
-    site.store.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    site.store.operate("ann", &Action::Resume { sink: "default".to_owned() }).await.expect("resume");
     site.until("select exists (select from outbox.sleeper)").await;
     site.enqueue(&[message("bad"), message("busy")]).await;
     site.enqueue(&messages(5)).await;

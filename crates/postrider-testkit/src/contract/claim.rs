@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::{Claim, Error, LeaseToken, Message, OnDead, SinkChange};
+use postrider::{Claim, Error, LeaseToken, Message, OnDead};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -140,22 +140,21 @@ pub async fn a_paused_sink_hands_out_nothing<F: Fixture>() {
     hand.put_plain(2).await;
     hand.put_lane("a", 1).await;
     let held = hand.take(1).await;
-    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    hand.pause("default").await.expect("pause");
     assert!(other.status_of("default").await.paused);
     assert_eq!(other.take(10).await.len(), 0);
     hand.deliver(&held).await;
-    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.resume("default").await.expect("resume");
     assert_eq!(other.take(10).await.len(), 2);
 }
 
 /// What is not said about a sink stays as it is.
 pub async fn a_paused_sink_keeps_its_other_settings<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
-    hand.configure_sink("default", SinkChange { paused: None, on_dead: Some(OnDead::Skip) }).await.expect("skip");
-    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
-    hand.configure_sink("default", SinkChange::default()).await.expect("nothing");
+    hand.on_dead(OnDead::Skip).await.expect("skip");
+    hand.pause("default").await.expect("pause");
     assert!(hand.status_of("default").await.paused);
-    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.resume("default").await.expect("resume");
     hand.put_lane("a", 2).await;
     hand.fail(&hand.take(1).await).await;
     assert_eq!(numbers(&hand.take(10).await), [2], "it still skips");
@@ -227,7 +226,7 @@ pub async fn wrong_arguments_are_refused<F: Fixture>() {
         assert!(matches!(refused, Err(Error::Refused { .. })), "{lease:?}: {refused:?}");
     }
     assert!(matches!(hand.repair_expired_leases(0).await, Err(Error::Refused { .. })));
-    assert!(matches!(hand.configure_sink("", SinkChange::pause()).await, Err(Error::Refused { .. })));
+    assert!(matches!(hand.pause("").await, Err(Error::Refused { .. })));
     assert!(matches!(hand.add_route(&postrider::Route::new("", "s")).await, Err(Error::Refused { .. })));
     assert!(matches!(hand.sleep("", HOUR).await, Err(Error::Refused { .. })));
     assert!(matches!(hand.unclaim_stuck(Duration::MAX).await, Err(Error::Refused { .. })));
@@ -358,9 +357,9 @@ pub async fn what_is_due_can_be_asked<F: Fixture>() {
     let tenant = Uuid::from_u128(1);
     hand.put(message("t").tenant(tenant)).await;
     assert!(has_due(None).await && has_due(Some(tenant)).await && !has_due(Some(Uuid::from_u128(2))).await);
-    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    hand.pause("default").await.expect("pause");
     assert!(!has_due(None).await);
-    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.resume("default").await.expect("resume");
     hand.take(10).await;
     assert!(!has_due(None).await, "somebody holds it");
     hand.put_lane("b", 2).await;

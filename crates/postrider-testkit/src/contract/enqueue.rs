@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use postrider::{Content, Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outcome, Replay, Route};
+use postrider::{Content, Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outcome, Route};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -259,7 +259,7 @@ pub async fn id_and_sequence_are_kept_for_ever<F: Fixture>() {
             }
             "success" => {
                 hand.deliver(&held).await;
-                let replayed = hand.replay("default", &Replay::Messages(vec![id])).await.expect("replay");
+                let replayed = hand.replay("default", &[id]).await.expect("replay");
                 assert_eq!(replayed, 1);
             }
             _ => {}
@@ -318,8 +318,8 @@ pub async fn routes_come_and_go<F: Fixture>() {
     for near in ["axb%\\[?", "a_bx\\[?", "a_b%\\[x", "a_b%\\x?"] {
         assert_eq!(sinks(message(near)).await, "audit", "{near}");
     }
-    assert!(hand.remove_route(&all).await.expect("remove_route"));
-    assert!(!hand.remove_route(&all).await.expect("remove_route"));
+    assert_eq!(hand.remove_route(&all).await.expect("remove_route"), 1);
+    assert_eq!(hand.remove_route(&all).await.expect("remove_route"), 0);
     assert_eq!(sinks(message("user.created")).await, "default", "no route left");
     let kept: HashSet<Uuid> = ids(&hand.take_from("audit", 100).await).into_iter().collect();
     assert_eq!(kept.len(), 9, "what was routed before keeps its sink");

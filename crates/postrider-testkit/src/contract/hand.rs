@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use postrider::{
-    Claim, Claimed, Completed, Completion, Enqueued, Failure, LeaseToken, Message, Outcome, SinkStatus, Store,
+    Action, Claim, Claimed, Completed, Completion, DeadFilter, Enqueued, Error, Failure, LeaseToken, MAX_PER_ACTION,
+    Message, OnDead, Outcome, Replay, Route, SinkStatus, Store,
 };
 use uuid::Uuid;
 
@@ -56,6 +57,11 @@ pub(crate) fn numbers(claimed: &[Claimed]) -> Vec<i64> {
 
 pub(crate) fn token(claimed: &[Claimed]) -> LeaseToken {
     claimed[0].lease_token
+}
+
+fn dead(message_ids: Option<&[Uuid]>, sink: Option<&str>) -> DeadFilter {
+    let (message_ids, sink) = (message_ids.map(<[Uuid]>::to_vec), sink.map(str::to_owned));
+    DeadFilter { message_ids, sink, ..DeadFilter::default() }
 }
 
 impl Hand {
@@ -164,8 +170,49 @@ impl Hand {
         assert_eq!(self.finish_all(claimed, &outcome).await.len(), claimed.len());
     }
 
+    /// What an operator does, called by its worker's name; how much it changed.
+    pub(crate) async fn act(&self, action: Action) -> Result<u64, Error> {
+        Ok(self.store.operate(&self.worker, &action).await?.affected)
+    }
+
     pub(crate) async fn redrive_all(&self) -> u64 {
-        self.store.redrive(None, None).await.expect("redrive")
+        self.redrive(None, None).await.expect("redrive")
+    }
+
+    /// Dead letters of these messages, or all, for one sink, or all.
+    pub(crate) async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
+        self.act(Action::Redrive { which: dead(message_ids, sink), at_most: MAX_PER_ACTION }).await
+    }
+
+    pub(crate) async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
+        self.act(Action::Discard { which: dead(Some(message_ids), sink), at_most: MAX_PER_ACTION }).await
+    }
+
+    /// Messages that were delivered to a sink before.
+    pub(crate) async fn replay(&self, sink: &str, message_ids: &[Uuid]) -> Result<u64, Error> {
+        let message_ids = Some(message_ids.to_vec());
+        let replay = Replay { sink: sink.to_owned(), message_ids, at_most: MAX_PER_ACTION, ..Replay::default() };
+        self.act(Action::Replay(replay)).await
+    }
+
+    pub(crate) async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
+        self.act(Action::UnclaimStuck { older_than }).await
+    }
+
+    pub(crate) async fn pause(&self, sink: &str) -> Result<u64, Error> {
+        self.act(Action::Pause { sink: sink.to_owned() }).await
+    }
+
+    pub(crate) async fn resume(&self, sink: &str) -> Result<u64, Error> {
+        self.act(Action::Resume { sink: sink.to_owned() }).await
+    }
+
+    pub(crate) async fn on_dead(&self, on_dead: OnDead) -> Result<u64, Error> {
+        self.act(Action::SetOnDead { sink: "default".to_owned(), on_dead }).await
+    }
+
+    pub(crate) async fn remove_route(&self, route: &Route) -> Result<u64, Error> {
+        self.act(Action::RemoveRoute { route: route.clone() }).await
     }
 
     /// The attempts of a message, by sink and number: `1 FAILED`.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use postrider::{Claim, Claimed, OnDead, Replay, Route, SinkChange};
+use postrider::{Claim, Claimed, OnDead, Route};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -17,8 +17,7 @@ fn lanes(claimed: &[Claimed]) -> Vec<&str> {
 }
 
 async fn skip_the_dead(hand: &Hand) {
-    let skip = SinkChange { paused: None, on_dead: Some(OnDead::Skip) };
-    hand.configure_sink("default", skip).await.expect("configure_sink");
+    hand.on_dead(OnDead::Skip).await.expect("on_dead");
 }
 
 /// Proves P1, P2: a run is handed out in sequence, under one token, and the lane is then in one hand.
@@ -233,8 +232,7 @@ pub async fn a_replayed_number_waits_for_what_is_in_flight<F: Fixture>() {
     hand.deliver(&hand.take(2).await).await;
     let held = hand.take(1).await;
     assert_eq!(numbers(&held), [3]);
-    let replay = Replay::Messages(all[..2].to_vec());
-    assert_eq!(other.replay("default", &replay).await.expect("replay"), 2);
+    assert_eq!(other.replay("default", &all[..2]).await.expect("replay"), 2);
     assert_eq!(other.take(10).await.len(), 0, "number 3 is still out");
     hand.deliver(&held).await;
     assert_eq!(numbers(&other.take(10).await), [1, 2, 4]);

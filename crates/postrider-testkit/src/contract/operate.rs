@@ -1,11 +1,12 @@
 //! What an operator does: each action does what it says and is written down in the same transaction, with who asked for it;
-//! what is refused leaves no trace. How dead letters are told apart is in `dead.rs`.
+//! what is refused leaves no trace. How dead letters are told apart is in `dead.rs`, what is taken back in `cancel.rs`.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use postrider::{
-    Action, AuditRecord, DeadFilter, DeadPage, Done, Error, MAX_PER_ACTION, ReplayAction, Route, WaitingFilter,
+    Action, AuditRecord, DeadFilter, DeadPage, DeliveryFilter, Done, Error, MAX_PER_ACTION, OnDead, Replay,
+    ReplayCount, Route,
 };
 use uuid::Uuid;
 
@@ -29,19 +30,9 @@ fn skip(lane: &str) -> Action {
 }
 
 /// Everything of the last hour and the next, in steps of so many.
-async fn replay(hand: &Hand, at_most: u32) -> ReplayAction {
+async fn replay(hand: &Hand, at_most: u32) -> Replay {
     let now = hand.now().await.expect("now");
-    ReplayAction {
-        sink: "default".to_owned(),
-        from: now - HOUR,
-        to: now + HOUR,
-        namespace: None,
-        topic: None,
-        per_second: None,
-        paced_from: None,
-        after: None,
-        at_most,
-    }
+    Replay { sink: "default".to_owned(), from: Some(now - HOUR), to: Some(now + HOUR), at_most, ..Replay::default() }
 }
 
 async fn act(hand: &Hand, action: &Action) -> Done {
@@ -61,14 +52,14 @@ async fn last_entry(hand: &Hand, actions: usize) -> AuditRecord {
 }
 
 /// Each action is written down once: who, what, and how much it changed, if that was nothing, too.
-pub async fn every_order_is_written_down<F: Fixture>() {
+pub async fn every_action_is_written_down<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(4).await;
     hand.fail(&hand.take(2).await).await;
     hand.put_lane("a", 2).await;
     hand.fail(&hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(3) }).await).await;
     let route = Route::new("*", "copy");
-    let all = replay(&hand, 10).await;
+    let all = Replay { include_never_delivered: true, ..replay(&hand, 10).await };
     let actions = [
         (skip("a"), 1),
         (skip("a"), 0),
@@ -79,6 +70,21 @@ pub async fn every_order_is_written_down<F: Fixture>() {
         (Action::Pause { sink: "default".to_owned() }, 0),
         (Action::Resume { sink: "default".to_owned() }, 1),
         (Action::Resume { sink: "elsewhere".to_owned() }, 0),
+        (Action::SetOnDead { sink: "default".to_owned(), on_dead: OnDead::Skip }, 1),
+        (
+            Action::RetryNow {
+                which: DeliveryFilter { lane: Some("b".to_owned()), ..DeliveryFilter::default() },
+                at_most: 7,
+            },
+            0,
+        ),
+        (
+            Action::Cancel {
+                which: DeliveryFilter { sink: Some("default".to_owned()), ..DeliveryFilter::default() },
+                at_most: 1,
+            },
+            1,
+        ),
         (Action::AddRoute { route: route.clone() }, 1),
         (Action::AddRoute { route: route.clone() }, 0),
         (Action::RemoveRoute { route: route.clone() }, 1),
@@ -94,7 +100,9 @@ pub async fn every_order_is_written_down<F: Fixture>() {
         assert_eq!(entry.affected, i64::try_from(*expected).expect("a small number"), "{what:?}");
         assert!(entry.at >= began && entry.at <= began + HOUR);
         let detail: serde_json::Value = serde_json::from_str(entry.detail.get()).expect("JSON");
-        assert_eq!(detail, serde_json::to_value(what).expect("JSON"));
+        let mut expected = serde_json::to_value(what).expect("JSON");
+        expected.as_object_mut().expect("an object").remove("action");
+        assert_eq!(detail, expected, "what was asked for");
     }
 }
 
@@ -112,7 +120,7 @@ pub async fn an_operators_message_is_written_down<F: Fixture>() {
         entries.iter().map(|entry| (entry.actor.as_str(), entry.action.as_str(), entry.affected)).collect();
     assert_eq!(told, [("bob", "enqueue", 0), ("ann", "enqueue", 1)]);
     let detail: serde_json::Value = serde_json::from_str(entries[1].detail.get()).expect("JSON");
-    let expected = serde_json::json!({"action": "enqueue", "topic": "t", "namespace": "n", "lane": "a",
+    let expected = serde_json::json!({"topic": "t", "namespace": "n", "lane": "a",
         "dedupe_key": "k", "message_id": first.message_id});
     assert_eq!(detail, expected);
     for (actor, said) in [("", message("t")), ("ann", message(""))] {
@@ -122,17 +130,18 @@ pub async fn an_operators_message_is_written_down<F: Fixture>() {
 }
 
 /// What is refused changes nothing and is not written down.
-pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
+pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(1).await;
     hand.fail(&hand.take(1).await).await;
     let named = |sink: &str| Action::Pause { sink: sink.to_owned() };
     let far = Duration::from_hours(24 * 365 * 101);
-    let nowhere = ReplayAction { sink: String::new(), ..replay(&hand, 1).await };
+    let nowhere = Replay { sink: String::new(), ..replay(&hand, 1).await };
+    let endless = Replay { to: None, ..replay(&hand, 1).await };
     let far_off = Some(hand.now().await.expect("now") + Duration::from_hours(24 * 400));
-    let later = ReplayAction { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
-    let unpaced = ReplayAction { per_second: None, ..later.clone() };
-    let fast = ReplayAction { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
+    let later = Replay { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
+    let unpaced = Replay { per_second: None, ..later.clone() };
+    let fast = Replay { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
     for (actor, what, words) in [
         ("", redrive(1), "actor"),
         ("a".repeat(256).as_str(), redrive(1), "actor"),
@@ -141,11 +150,13 @@ pub async fn a_refused_order_leaves_no_trace<F: Fixture>() {
         ("ann", discard(0), "at_most must be between 1 and 10000"),
         (
             "ann",
-            Action::RetryNow { which: WaitingFilter::default(), at_most: 0 },
+            Action::RetryNow { which: DeliveryFilter::default(), at_most: 0 },
             "at_most must be between 1 and 10000",
         ),
         ("ann", Action::Replay(replay(&hand, 0).await), "at_most must be between 1 and 10000"),
         ("ann", Action::Replay(nowhere), "sink must be 1 to 255 bytes"),
+        ("ann", Action::Replay(endless), "name message_ids, or from and to"),
+        ("ann", Action::Cancel { which: DeliveryFilter::default(), at_most: 0 }, "at_most must be between 1 and 10000"),
         ("ann", Action::Replay(fast), "per_second must be between 1 and 1000000"),
         ("ann", Action::Replay(later), "paced_from must be within a year"),
         ("ann", Action::Replay(unpaced), "paced_from needs per_second"),
@@ -196,7 +207,7 @@ pub async fn a_discard_goes_on_in_batches<F: Fixture>() {
 }
 
 /// A message that died for two sinks is redriven for the one that is meant.
-pub async fn an_order_means_one_sink_of_a_message<F: Fixture>() {
+pub async fn an_action_means_one_sink_of_a_message<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
@@ -260,7 +271,7 @@ pub async fn a_replay_goes_on_at_its_rate<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let all = hand.put_plain(5).await;
     hand.deliver(&hand.take(5).await).await;
-    let mut wanted = ReplayAction { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
+    let mut wanted = Replay { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
     let began = hand.now().await.expect("now");
     for (expected, next) in [(2, Some(all[1])), (2, Some(all[3])), (1, None)] {
         let done = act(&hand, &Action::Replay(wanted.clone())).await;
@@ -288,14 +299,14 @@ pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
     hand.put_plain(1).await;
     hand.fail(&hand.take(1).await).await;
     let all = replay(&hand, 3).await;
-    let narrowed = ReplayAction { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
+    let narrowed = Replay { topic: Some("b".to_owned()), namespace: Some("n".to_owned()), ..all.clone() };
     let last = Some(put[2].message_id);
     assert_eq!(act(&hand, &Action::Replay(narrowed)).await, step(1, last), "three were looked at");
     assert_eq!(act(&hand, &Action::Replay(all.clone())).await, step(2, last));
     assert_eq!(act(&hand, &Action::Replay(all.clone())).await, step(0, last), "all are pending");
-    let rest = ReplayAction { after: last, ..all.clone() };
+    let rest = Replay { after: last, ..all.clone() };
     assert_eq!(act(&hand, &Action::Replay(rest)).await, step(0, None), "what is dead stays dead");
-    let before = ReplayAction { to: all.from, from: all.from - HOUR, ..all };
+    let before = Replay { to: all.from, from: all.from.map(|from| from - HOUR), ..all };
     assert_eq!(act(&hand, &Action::Replay(before)).await, step(0, None));
     assert_eq!(hand.counts().await, (3, 0, 1));
 }
@@ -365,11 +376,12 @@ pub async fn what_waits_is_due_at_once<F: Fixture>() {
     let lane = hand.put_lane("a", 2).await;
     hand.retry(&hand.take(2).await, HOUR).await;
     let retry = |message_ids: Option<Vec<Uuid>>, sink: Option<&str>, at_most| Action::RetryNow {
-        which: WaitingFilter { message_ids, sink: sink.map(str::to_owned) },
+        which: DeliveryFilter { message_ids, sink: sink.map(str::to_owned), ..DeliveryFilter::default() },
         at_most,
     };
-    let waiting = WaitingFilter { sink: Some("default".to_owned()), ..WaitingFilter::default() };
-    assert_eq!(hand.count_waiting(&waiting).await.expect("count"), 5, "three that were put, two of a lane");
+    let waiting = DeliveryFilter { sink: Some("default".to_owned()), ..DeliveryFilter::default() };
+    let open = hand.count_open(&waiting).await.expect("count");
+    assert_eq!((open.waiting, open.pending), (5, 6), "three that were put, two of a lane; one is behind a dead head");
     assert_eq!(hand.take(10).await.len(), 0);
 
     assert_eq!(affected(&hand, &retry(Some(vec![named, Uuid::nil()]), None, 10)).await, 1);
@@ -389,6 +401,87 @@ pub async fn what_waits_is_due_at_once<F: Fixture>() {
     assert_eq!(ids(&hand.take(10).await), [later]);
     assert_eq!(hand.take_from("s", 10).await.len(), 1);
     assert_eq!(affected(&hand, &retry(None, None, 10)).await, 0, "a parked lane waits for a person");
-    let entry = last_entry(&hand, 5).await;
+    let entry = last_entry(&hand, 6).await;
     assert_eq!((entry.action.as_str(), entry.affected), ("retry_now", 0));
+}
+
+/// A replay sends again what the sink had; what it never had is counted, and sent only if that is asked for by name. A sink
+/// that nobody has heard of is refused.
+pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.add_route(&Route::new("both", "copy")).await.expect("add_route");
+    hand.add_route(&Route::new("both", "default")).await.expect("add_route");
+    let both = hand.put(message("both")).await.message_id;
+    let secret = hand.put(message("secret")).await.message_id;
+    hand.deliver(&hand.take(10).await).await;
+    hand.deliver(&hand.take_from("copy", 10).await).await;
+    let to_copy = Replay { sink: "copy".to_owned(), ..replay(&hand, 10).await };
+    let count = ReplayCount { delivered: 1, never_delivered: 1, next: None };
+    assert_eq!(hand.count_replay(&to_copy).await.expect("count"), count);
+    assert_eq!(act(&hand, &Action::Replay(to_copy.clone())).await, step(1, None), "what was routed there");
+    assert_eq!((hand.stands(both).await, hand.stands(secret).await), (vec!["copy pending".to_owned()], vec![]));
+    let count = ReplayCount { delivered: 0, never_delivered: 1, next: None };
+    assert_eq!(hand.count_replay(&to_copy).await.expect("count"), count, "what is pending is neither");
+    let one = Replay { from: None, to: None, message_ids: Some(vec![secret]), ..to_copy.clone() };
+    assert_eq!(act(&hand, &Action::Replay(one.clone())).await, step(0, None), "by its id neither");
+    let told = Replay { include_never_delivered: true, ..one };
+    assert_eq!(act(&hand, &Action::Replay(told)).await, step(1, None));
+    assert_eq!(hand.stands(secret).await, ["copy pending"]);
+    let entries = hand.audit(None, 100).await.expect("audit").len();
+    for mistyped in [
+        Replay { sink: "cpoy".to_owned(), ..to_copy.clone() },
+        Replay { sink: "cpoy".to_owned(), include_never_delivered: true, ..to_copy },
+    ] {
+        let error = hand.count_replay(&mistyped).await.expect_err("no such sink");
+        assert!(matches!(error, Error::NoSuchSink { .. }), "{error}");
+        let error = hand.operate("ann", &Action::Replay(mistyped)).await.expect_err("no such sink");
+        assert!(matches!(error, Error::NoSuchSink { .. }) && error.to_string().contains("\"cpoy\""), "{error}");
+    }
+    assert_eq!(hand.audit(None, 100).await.expect("audit").len(), entries, "what is refused leaves no trace");
+}
+
+/// A message is replayed by its id, without its neighbours of the same millisecond.
+pub async fn a_replay_by_id_leaves_neighbours_alone<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let all = hand.put_plain(3).await;
+    hand.deliver(&hand.take(10).await).await;
+    let unknown = Uuid::now_v7();
+    let one = Replay {
+        sink: "default".to_owned(),
+        message_ids: Some(vec![all[1], unknown]),
+        at_most: 10,
+        ..Replay::default()
+    };
+    assert_eq!(hand.count_replay(&one).await.expect("count").delivered, 1);
+    assert_eq!(act(&hand, &Action::Replay(one)).await, step(1, None));
+    assert_eq!(ids(&hand.take(10).await), [all[1]]);
+}
+
+/// What a relay and the house-keeping change without a name is written down, and what they leave as it was is not.
+pub async fn unnamed_changes_are_written_down<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    let route = Route::new("x", "s");
+    assert!(hand.add_route(&route).await.expect("add_route"));
+    assert!(!hand.add_route(&route).await.expect("add_route"));
+    hand.prune(None).await.expect("prune");
+    let entry = last_entry(&hand, 1).await;
+    assert_eq!((entry.action.as_str(), entry.affected), ("add_route", 1));
+    assert!(!entry.actor.is_empty());
+    assert!(entry.db_user.is_none_or(|user| user == entry.actor), "nobody was named: the login itself");
+}
+
+/// What unclaim and prune would take is counted, and nothing is changed by that.
+pub async fn what_ends_by_hand_is_counted_first<F: Fixture>() {
+    let (_outbox, hand) = F::one_hand().await;
+    hand.put_plain(3).await;
+    hand.take(1).await;
+    assert_eq!(hand.count_stale(HOUR).await.expect("count_stale"), 0, "a young lease is left alone");
+    hand.lose(2).await;
+    assert_eq!(hand.count_stale(HOUR).await.expect("count_stale"), 2, "two leases ended");
+    assert_eq!(hand.count_stale(Duration::ZERO).await.expect("count_stale"), 3, "of zero, every lease");
+    assert_eq!(hand.counts().await.1, 3, "nothing was changed");
+    let prunable = hand.prunable(Some(Duration::ZERO)).await.expect("prunable");
+    assert_eq!(prunable, postrider::Pruned::default(), "nothing undelivered");
+    let error = hand.prunable(Some(Duration::MAX)).await.expect_err("out of range");
+    assert!(error.to_string().contains("older_than_seconds"), "{error}");
 }

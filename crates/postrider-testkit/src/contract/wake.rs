@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Claim, Listener, SinkChange};
+use postrider::{Action, Claim, Listener};
 
 use super::Fixture;
 use super::hand::{Hand, message, token};
@@ -85,9 +85,9 @@ pub async fn what_makes_something_due_is_heard<F: Fixture>() {
     settle_down(&mut listener).await;
     assert_eq!(other.redrive_all().await, 1);
     hears(&mut listener).await;
-    other.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    other.pause("default").await.expect("pause");
     settle_down(&mut listener).await;
-    other.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    other.resume("default").await.expect("resume");
     hears(&mut listener).await;
     other.put_lane("a", 2).await;
     other.fail(&other.take(1).await).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider::{
     Explanation, LaneFilter, LaneState, ListFilter, ListState, MAX_LOOKED_AT, Message, RelayReport, Route, Sample,
-    SinkChange, SinkReport,
+    SinkReport,
 };
 use uuid::Uuid;
 
@@ -434,9 +434,9 @@ pub async fn a_message_is_explained<F: Fixture>() {
     "half_open".clone_into(&mut report.sinks[0].breaker);
     hand.report(&report).await.expect("report");
     assert_eq!(explained(&hand, id).await, ["DUE"]);
-    hand.configure_sink("default", SinkChange::pause()).await.expect("pause");
+    hand.pause("default").await.expect("pause");
     assert_eq!(explained(&hand, id).await, ["SINK_PAUSED"]);
-    hand.configure_sink("default", SinkChange::resume()).await.expect("resume");
+    hand.resume("default").await.expect("resume");
     hand.lose(1).await;
     assert_eq!(explained(&hand, id).await, ["LEASE_EXPIRED"]);
     let held = hand.take_as(&postrider::Claim { max_attempts: 3, ..hand.wants(1) }).await;

@@ -19,6 +19,9 @@ grant execute on function
     :"schema".enqueue(text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric),
     :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[])
     to :"producer", :"control";
+grant execute on function
+    :"schema".enqueue_as(text, text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric)
+    to :"control";
 
 grant execute on function
     :"schema".receive(uuid, uuid, text, text, bigint),
@@ -46,8 +49,8 @@ grant execute on function
     :"schema".sign_off(text),
     :"schema".measure(integer),
     -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added when it starts.
-    :"schema".configure_sink(text, boolean, text),
-    :"schema".add_route(text, text, text)
+    :"schema".configure_sink(text, boolean, text, text),
+    :"schema".add_route(text, text, text, text)
     to :"relay";
 grant select on :"schema".status, :"schema".in_flight, :"schema".lanes, :"schema".relays, :"schema".samples to :"relay";
 grant execute on function :"schema".schema_version() to :"producer", :"receiver", :"relay", :"control", :"auditor";
@@ -58,25 +61,27 @@ grant execute on function
     :"schema".find_ids(text, uuid, uuid, integer, integer),
     :"schema".find_keys(text, text, text, integer)
     to :"control", :"auditor";
+grant execute on function :"schema".sink_is_known(text, uuid, uuid, uuid[]) to :"control", :"auditor";
 grant execute on function :"schema".recent_attempts() to :"relay", :"control", :"auditor";
 
 grant execute on function
-    :"schema".redrive(uuid[], boolean, text),
-    :"schema".redrive_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer),
-    :"schema".discard(uuid[], text),
-    :"schema".discard_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer),
-    :"schema".skip(text, text),
-    :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text),
-    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz),
-    :"schema".write_audit(text, text, jsonb, bigint),
-    :"schema".retry_now(uuid[], text, integer),
-    :"schema".unclaim_stuck(numeric),
+    :"schema".redrive(uuid[], boolean, text, text),
+    :"schema".redrive_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text),
+    :"schema".discard(uuid[], text, text),
+    :"schema".discard_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text),
+    :"schema".skip(text, text, text),
+    :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text, boolean, text),
+    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz, boolean, text),
+    :"schema".retry_now(uuid[], text, text, text, uuid, text, integer, text),
+    :"schema".cancel(uuid[], text, text, text, uuid, text, integer, text),
+    :"schema".unclaim_stuck(numeric, text),
+    :"schema".prunable(numeric),
     :"schema".repair_expired_leases(integer),
-    :"schema".configure_sink(text, boolean, text),
-    :"schema".add_route(text, text, text),
-    :"schema".remove_route(text, text, text),
+    :"schema".configure_sink(text, boolean, text, text),
+    :"schema".add_route(text, text, text, text),
+    :"schema".remove_route(text, text, text, text),
     :"schema".make_partitions(integer),
-    :"schema".prune(numeric, integer),
+    :"schema".prune(numeric, integer, text),
     :"schema".prune_inbox(numeric, integer),
     :"schema".prune_at_retention(integer),
     :"schema".prune_inbox_at_retention(integer)

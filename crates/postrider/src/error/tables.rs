@@ -12,6 +12,7 @@ pub(super) fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Opt
         code if code.starts_with("22") || code.starts_with("54") || code == "23514" => {
             Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
         }
+        "P7003" => Some(Error::NoSuchSink { message: message.to_owned() }),
         "42501" => Some(Error::Denied { message: message.to_owned() }),
         code if says_read_only(code, message) => Some(Error::ReadOnly { message: message.to_owned() }),
         _ => None,

@@ -225,6 +225,7 @@ fn facts_have_their_code_and_words() {
             "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"",
             "",
         ),
+        (ended("CANCELLED"), "CANCELLED", "one cancelled it at 2026-11-16T06:59:58Z", ""),
         (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
         (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
         (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip web 'a b'`"),

@@ -100,7 +100,7 @@ pub struct Reason {
     /// The sink.
     pub sink: String,
     /// A stable code, see `explain.rs`: `DELIVERED`, `DEAD`, `LEASED`, `LEASE_EXPIRED`, `NOT_DUE`, `RETRY_LATER`,
-    /// `BEHIND_LANE_HEAD`, `LANE_PARKED`, `SINK_PAUSED`, `BREAKER_OPEN`, `NO_RELAY`, `RELAY_SILENT`, `DUE`, `DISCARDED`.
+    /// `BEHIND_LANE_HEAD`, `LANE_PARKED`, `SINK_PAUSED`, `BREAKER_OPEN`, `NO_RELAY`, `RELAY_SILENT`, `DUE`, `DISCARDED`, `CANCELLED`.
     pub code: &'static str,
     /// What is the case, for people.
     pub why: String,

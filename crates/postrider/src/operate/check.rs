@@ -1,26 +1,29 @@
-//! What every store checks about an action before it carries it out, and how the action is written down. What only one
-//! verb needs is checked where that verb is.
+//! What every store checks about an action before it carries it out, and how SQLite's store writes it down: PostgreSQL's
+//! functions write the same themselves. What only one verb needs is checked where that verb is.
 
-use serde_json::{Map, Value};
+#[cfg(feature = "sqlite")]
+use serde_json::Map;
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::message::{Message, limit};
-use crate::operate::{Action, MAX_PER_ACTION};
+use crate::operate::{Action, MAX_PER_ACTION, Replay};
 
 /// The word of the audit for a message that an operator enqueued.
+#[cfg(feature = "sqlite")]
 pub(crate) const ENQUEUE: &str = "enqueue";
 
 /// The fastest replay: beyond it a message would be due less than a microsecond after the one before.
 const MAX_PER_SECOND: u32 = 1_000_000;
 
 impl Action {
-    /// Refuses what is out of range, whatever the store, and writes the action as the audit keeps it.
-    pub(crate) fn to_detail(&self, actor: &str) -> Result<String, Error> {
+    /// Refuses what is out of range, whatever the store.
+    pub(crate) fn check(&self, actor: &str) -> Result<(), Error> {
         check_actor(actor)?;
         let (named, at_most) = match self {
             Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
-            Self::RetryNow { which, at_most } => (&which.message_ids, Some(*at_most)),
-            Self::Replay(replay) => (&None, Some(replay.at_most)),
+            Self::RetryNow { which, at_most } | Self::Cancel { which, at_most } => (&which.message_ids, Some(*at_most)),
+            Self::Replay(replay) => (&replay.message_ids, Some(replay.at_most)),
             _ => (&None, None),
         };
         if at_most.is_some_and(|at_most| !(1..=MAX_PER_ACTION).contains(&at_most)) {
@@ -29,29 +32,58 @@ impl Action {
         if named.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
             return refuse(format!("message_ids must be at most {MAX_PER_ACTION}: ask again for the rest"));
         }
-        if matches!(self, Self::Replay(replay) if replay.per_second.is_some_and(|rate| rate.get() > MAX_PER_SECOND)) {
-            return refuse(format!("per_second must be between 1 and {MAX_PER_SECOND}"));
+        if let Self::Replay(replay) = self {
+            replay.check()?;
         }
-        if matches!(self, Self::Replay(replay) if replay.paced_from.is_some() && replay.per_second.is_none()) {
-            return refuse("paced_from needs per_second".to_owned());
+        self.detail().map(drop)
+    }
+
+    /// The action as the audit keeps it: what was given, without the action's name, which has a column of its own.
+    pub(crate) fn detail(&self) -> Result<String, Error> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(mut detail)) => {
+                detail.remove("action");
+                Ok(Value::Object(detail).to_string())
+            }
+            Ok(other) => refuse(format!("the action cannot be written down: {other}")),
+            Err(error) => refuse(format!("the action cannot be written down: {error}")),
         }
-        serde_json::to_string(self).or_else(|error| refuse(format!("the action cannot be written down: {error}")))
     }
 }
 
-/// The same for a message that an operator enqueues: what it is about. Its id is added by whoever has made it.
-pub(crate) fn enqueue_detail(actor: &str, message: &Message) -> Result<Map<String, Value>, Error> {
+impl Replay {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let spans = usize::from(self.from.is_some()) + usize::from(self.to.is_some());
+        if spans != if self.message_ids.is_some() { 0 } else { 2 } {
+            return refuse("name message_ids, or from and to".to_owned());
+        }
+        if self.per_second.is_some_and(|rate| rate.get() > MAX_PER_SECOND) {
+            return refuse(format!("per_second must be between 1 and {MAX_PER_SECOND}"));
+        }
+        if self.paced_from.is_some() && self.per_second.is_none() {
+            return refuse("paced_from needs per_second".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what cannot be enqueued in this name.
+pub(crate) fn enqueue(actor: &str, message: &Message) -> Result<(), Error> {
     check_actor(actor)?;
-    message.check()?;
+    Ok(message.check()?)
+}
+
+/// What the audit says about a message that an operator enqueues. Its id is added by whoever has made it.
+#[cfg(feature = "sqlite")]
+pub(crate) fn enqueue_detail(message: &Message) -> Map<String, Value> {
     let told = [
-        ("action", Some(ENQUEUE.into())),
         ("topic", Some(message.topic.as_str().into())),
         ("namespace", message.namespace.as_deref().map(Value::from)),
         ("tenant_id", message.tenant_id.map(|tenant| tenant.to_string().into())),
         ("lane", message.lane.as_deref().map(Value::from)),
         ("dedupe_key", message.dedupe_key.as_deref().map(Value::from)),
     ];
-    Ok(told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    told.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 fn check_actor(actor: &str) -> Result<(), Error> {
@@ -74,42 +106,42 @@ mod tests {
 
     use super::*;
     use crate::inspect::DeadFilter;
-    use crate::operate::ReplayAction;
+    use crate::store::OnDead;
 
     fn written(action: &Action) -> String {
-        action.to_detail("ann").expect("the action is in range")
+        action.check("ann").expect("the action is in range");
+        action.detail().expect("it is an object")
     }
 
     #[test]
-    fn an_order_is_written_with_what_is_given() {
+    fn an_action_is_written_with_what_is_given() {
         let died_from = Some(UNIX_EPOCH + Duration::from_millis(1_500));
         let which = DeadFilter { sink: Some("s".to_owned()), died_from, ..DeadFilter::default() };
         assert_eq!(
             written(&Action::Redrive { which, at_most: 5 }),
-            r#"{"action":"redrive","which":{"sink":"s","died_from":"1970-01-01T00:00:01.5Z"},"at_most":5}"#
+            r#"{"at_most":5,"died_from":"1970-01-01T00:00:01.500000Z","sink":"s"}"#
         );
         let older_than = Duration::from_mins(15);
-        assert_eq!(
-            written(&Action::UnclaimStuck { older_than }),
-            r#"{"action":"unclaim_stuck","older_than_seconds":900}"#
-        );
-        assert_eq!(written(&Action::Prune { older_than: None }), r#"{"action":"prune"}"#);
+        assert_eq!(written(&Action::UnclaimStuck { older_than }), r#"{"older_than_seconds":900}"#);
+        assert_eq!(written(&Action::Prune { older_than: None }), "{}");
         let older_than = Some(Duration::from_millis(2_500));
-        assert_eq!(written(&Action::Prune { older_than }), r#"{"action":"prune","older_than_seconds":2.5}"#);
-        let replay = ReplayAction {
+        assert_eq!(written(&Action::Prune { older_than }), r#"{"older_than_seconds":2.5}"#);
+        let on_dead = OnDead::Skip;
+        assert_eq!(written(&Action::SetOnDead { sink: "s".to_owned(), on_dead }), r#"{"on_dead":"skip","sink":"s"}"#);
+        let replay = Replay {
             sink: "s".to_owned(),
-            from: UNIX_EPOCH,
-            to: UNIX_EPOCH + Duration::from_hours(1),
-            namespace: None,
+            from: Some(UNIX_EPOCH),
+            to: Some(UNIX_EPOCH + Duration::from_hours(1)),
             topic: Some("t".to_owned()),
+            include_never_delivered: true,
             per_second: NonZeroU32::new(7),
-            paced_from: None,
-            after: None,
             at_most: 1,
+            ..Replay::default()
         };
+        let all = Action::Replay(replay);
         assert_eq!(
-            written(&Action::Replay(replay)),
-            r#"{"action":"replay","sink":"s","from":"1970-01-01T00:00:00Z","to":"1970-01-01T01:00:00Z","topic":"t","per_second":7,"at_most":1}"#
+            written(&all),
+            r#"{"at_most":1,"from":"1970-01-01T00:00:00.000000Z","include_never_delivered":true,"per_second":7,"sink":"s","to":"1970-01-01T01:00:00.000000Z","topic":"t"}"#
         );
     }
 
@@ -126,8 +158,9 @@ mod tests {
             ("ann", redrive(DeadFilter::default(), 10_001), "at_most must be between 1 and 10000"),
             ("ann", redrive(many, 1), "message_ids must be at most 10000"),
             ("ann", redrive(never, 1), "a time is out of range"),
+            ("ann", Action::Replay(Replay { at_most: 1, ..Replay::default() }), "name message_ids, or from and to"),
         ] {
-            let error = action.to_detail(actor).expect_err(words);
+            let error = action.check(actor).expect_err(words);
             assert!(error.to_string().contains(words), "{error}");
         }
     }

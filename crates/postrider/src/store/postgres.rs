@@ -35,7 +35,7 @@ use crate::message::Message;
 use crate::migrate;
 use crate::operate::{Action, Done};
 use crate::schema::Schema;
-use crate::store::{Listener, OnDead, Pruned, Replay, Route, SinkChange, Store};
+use crate::store::{Listener, Pruned, Route, Store};
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -161,14 +161,6 @@ impl PostgresStore {
     /// The same, for changes.
     async fn change_count(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
         count(&self.change(sql, parameters).await?)
-    }
-
-    /// For the functions about routes, which say whether they changed something.
-    async fn flag(&self, sql: &str, route: &Route) -> Result<bool, Error> {
-        let rows = self
-            .change(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
-            .await?;
-        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
     }
 
     /// For functions that return a set of ids.
@@ -318,52 +310,6 @@ impl Store for PostgresStore {
         self.count("select outbox.repair_expired_leases(batch_size => $1)", &[(&int(batch_size), Type::INT4)]).await
     }
 
-    async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
-        self.change_count(
-            "select outbox.unclaim_stuck(older_than_seconds => $1::text::numeric)",
-            &[(&seconds(older_than), Type::TEXT)],
-        )
-        .await
-    }
-
-    async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
-        self.change_count(
-            "select outbox.redrive(message_ids => $1, all_dead => $2, sink => $3)",
-            &[(&message_ids, Type::UUID_ARRAY), (&message_ids.is_none(), Type::BOOL), (&sink, Type::TEXT)],
-        )
-        .await
-    }
-
-    async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
-        self.change_count(
-            "select outbox.discard(message_ids => $1, sink => $2)",
-            &[(&message_ids, Type::UUID_ARRAY), (&sink, Type::TEXT)],
-        )
-        .await
-    }
-
-    async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error> {
-        let (ids, from, to, namespace, topic) = match what {
-            Replay::Messages(ids) => (Some(ids), None, None, None, None),
-            Replay::Enqueued { from, to, namespace, topic } => {
-                (None, Some(*from), Some(*to), namespace.as_deref(), topic.as_deref())
-            }
-        };
-        self.change_count(
-            "select outbox.replay(message_ids => $1, sink => $2, enqueued_from => $3, enqueued_to => $4, topic => $5, \
-             namespace => $6)",
-            &[
-                (&ids, Type::UUID_ARRAY),
-                (&sink, Type::TEXT),
-                (&from, Type::TIMESTAMPTZ),
-                (&to, Type::TIMESTAMPTZ),
-                (&topic, Type::TEXT),
-                (&namespace, Type::TEXT),
-            ],
-        )
-        .await
-    }
-
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
         // A relay may prune at the retention, and nothing else.
         let rows = if let Some(older_than) = older_than {
@@ -427,22 +373,12 @@ impl Store for PostgresStore {
         self.change_count("select outbox.make_partitions()", &[]).await
     }
 
-    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
-        let on_dead = change.on_dead.map(OnDead::as_str);
-        self.change(
-            "select outbox.configure_sink(sink => $1, paused => $2, on_dead => $3)",
-            &[(&sink, Type::TEXT), (&change.paused, Type::BOOL), (&on_dead, Type::TEXT)],
-        )
-        .await?;
-        Ok(())
-    }
-
     async fn add_route(&self, route: &Route) -> Result<bool, Error> {
-        self.flag("select outbox.add_route(sink => $1, topic => $2, namespace => $3)", route).await
-    }
-
-    async fn remove_route(&self, route: &Route) -> Result<bool, Error> {
-        self.flag("select outbox.remove_route(sink => $1, topic => $2, namespace => $3)", route).await
+        let sql = "select outbox.add_route(sink => $1, topic => $2, namespace => $3)";
+        let rows = self
+            .change(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
+            .await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
     }
 
     async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error> {

@@ -30,7 +30,6 @@ use uuid::Uuid;
 
 use self::file::OpenFile;
 use self::session::{Session, Thread};
-use self::statement::sql;
 use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::inbox::{self, Event};
@@ -38,7 +37,7 @@ use crate::inspect::{Inspect as _, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
 use crate::message::Message;
 use crate::operate::{Action, Done};
-use crate::store::{Listener, Pruned, Replay, Route, SinkChange, Store};
+use crate::store::{Listener, Pruned, Route, Store};
 
 pub use self::migrate::migrate;
 
@@ -151,28 +150,6 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
-        input::age(older_than)?;
-        self.write(move |session| session.write(|tx, now| operate::end_stale_leases(tx, now, None, Some(older_than))))
-            .await
-    }
-
-    async fn redrive(&self, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
-        let (ids, sink) = (message_ids.map(<[Uuid]>::to_vec), sink.map(str::to_owned));
-        self.write(move |session| operate::redrive(session, ids.as_deref(), sink.as_deref())).await
-    }
-
-    async fn discard(&self, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
-        let (ids, sink) = (message_ids.to_vec(), sink.map(str::to_owned));
-        self.write(move |session| operate::discard(session, &ids, sink.as_deref())).await
-    }
-
-    async fn replay(&self, sink: &str, what: &Replay) -> Result<u64, Error> {
-        input::sink(sink)?;
-        let (sink, what) = (sink.to_owned(), what.clone());
-        self.write(move |session| operate::replay(session, &sink, &what)).await
-    }
-
     async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
         older_than.map_or(Ok(()), input::age)?;
         let mut pruned = Pruned::default();
@@ -193,9 +170,11 @@ impl Store for SqliteStore {
                 .await?;
             pruned.dedupe_deleted += deleted;
             if deleted < operate::PRUNE_BATCH as u64 {
-                return Ok(pruned);
+                break;
             }
         }
+        self.write(move |session| action::pruned(session, older_than, pruned)).await?;
+        Ok(pruned)
     }
 
     async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error> {
@@ -232,22 +211,9 @@ impl Store for SqliteStore {
         Ok(0)
     }
 
-    async fn configure_sink(&self, sink: &str, change: SinkChange) -> Result<(), Error> {
-        input::sink(sink)?;
-        let sink = sink.to_owned();
-        self.write(move |session| session.write(|tx, _| operate::configure_sink(tx, &sink, change))).await?;
-        Ok(())
-    }
-
     async fn add_route(&self, route: &Route) -> Result<bool, Error> {
-        input::route(route)?;
         let route = route.clone();
-        self.write(move |session| session.write(|tx, _| operate::change_route(tx, sql!("add_route"), &route))).await
-    }
-
-    async fn remove_route(&self, route: &Route) -> Result<bool, Error> {
-        let route = route.clone();
-        self.write(move |session| session.write(|tx, _| operate::change_route(tx, sql!("remove_route"), &route))).await
+        self.write(move |session| action::add_route(session, &route)).await
     }
 
     /// Nobody needs to know who sleeps: a listener sees every commit.

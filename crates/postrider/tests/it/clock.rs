@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::doctor::{self, Level, Limits};
 use postrider::{
-    Action, Claim, FutureTimes, Message, PostgresStore, RelayReport, Schema, SqliteStore, Store, WaitingFilter,
+    Action, Claim, DeliveryFilter, FutureTimes, Message, PostgresStore, RelayReport, Schema, SqliteStore, Store,
 };
 use postrider_testkit::Database;
 use tempfile::TempDir;
@@ -60,11 +60,12 @@ async fn leases_from_the_future_can_be_freed() {
         let claim = Claim { batch_size: 2, ..Claim::new("w") };
         let held = store.claim(&claim).await.unwrap();
         assert_eq!(held.len(), 2);
-        let patient = Duration::from_hours(24);
-        assert_eq!(store.unclaim_stuck(patient).await.unwrap(), 0, "a lease of now is left alone");
+        let unclaim = Action::UnclaimStuck { older_than: Duration::from_hours(24) };
+        let patient = async || store.operate("ann", &unclaim).await.unwrap().affected;
+        assert_eq!(patient().await, 0, "a lease of now is left alone");
         site.an_hour_later("delivery", &["claimed_at", "lease_expires_at"]).await;
         assert_eq!(store.repair_expired_leases(100).await.unwrap(), 0, "a worker may hold them");
-        assert_eq!(store.unclaim_stuck(patient).await.unwrap(), 2, "nobody can have taken them yet");
+        assert_eq!(patient().await, 2, "nobody can have taken them yet");
 
         let held = store.claim(&claim).await.unwrap();
         assert_eq!((held.len(), held[0].attempt_no), (2, 2));
@@ -83,7 +84,7 @@ async fn what_is_due_in_the_future_can_be_made_due() {
         site.an_hour_later("delivery", &["due_at"]).await;
         let claim = Claim { batch_size: 10, ..Claim::new("w") };
         assert_eq!(store.claim(&claim).await.unwrap().len(), 0);
-        let order = Action::RetryNow { which: WaitingFilter::default(), at_most: 10 };
+        let order = Action::RetryNow { which: DeliveryFilter::default(), at_most: 10 };
         assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
         assert_eq!(store.claim(&claim).await.unwrap().len(), 2);
     }

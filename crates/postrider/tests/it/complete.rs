@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Completion, Error, Failure, Inspect as _, Outcome, PostgresStore, Replay, Schema, Store};
+use postrider::{
+    Action, Claim, Completion, Error, Failure, Inspect as _, Outcome, PostgresStore, Replay, Route, Schema, Store,
+};
 use uuid::Uuid;
 
 use crate::support::{
@@ -300,12 +302,17 @@ async fn replay_delivers_again() {
     let held = claim(&client, "w", 2).await;
     mark_delivered(&client, &held).await;
     enqueue(&client, "pending", "").await;
-    assert_eq!(store.replay("default", &Replay::Messages(vec![held[0].id])).await.unwrap(), 1);
-    assert_eq!(store.replay("default", &Replay::Messages(vec![held[0].id])).await.unwrap(), 0, "it is pending already");
+    let replay = async |replay: &Replay| store.operate("ann", &Action::Replay(replay.clone())).await.unwrap().affected;
     let to = std::time::SystemTime::now() + Duration::from_mins(1);
-    let all = Replay::Enqueued { from, to, namespace: None, topic: Some("t".to_owned()) };
-    assert_eq!(store.replay("default", &all).await.unwrap(), 1, "the other delivered one");
-    assert_eq!(store.replay("copy", &all).await.unwrap(), 2, "to a sink that never saw them");
+    let all = Replay { sink: "default".to_owned(), from: Some(from), to: Some(to), at_most: 10, ..Replay::default() };
+    let one = Replay { message_ids: Some(vec![held[0].id]), from: None, to: None, ..all.clone() };
+    assert_eq!(replay(&one).await, 1);
+    assert_eq!(replay(&one).await, 0, "it is pending already");
+    assert_eq!(replay(&all).await, 1, "the other delivered one");
+    store.add_route(&Route::new("x", "copy")).await.unwrap();
+    let topic = Some("t".to_owned());
+    let copy = Replay { sink: "copy".to_owned(), topic, include_never_delivered: true, ..all };
+    assert_eq!(replay(&copy).await, 2, "to a sink that never saw them");
     let again = claim(&client, "w", 10).await;
     assert_eq!(again.iter().filter(|again| again.attempt_no == 2).count(), 2);
     assert_eq!(claim_with(&client, "w", 10, ", sink => 'copy'").await.len(), 2);

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod audit;
 mod claim;
 mod clock;
 mod complete;

@@ -3,7 +3,9 @@
 //! is checked to have changed nothing.
 
 use futures_util::future::join_all;
-use postrider::{Claim, Error, Inspect as _, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate};
+use postrider::{
+    Action, Claim, DeadFilter, Error, Inspect as _, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate,
+};
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
 
@@ -174,7 +176,8 @@ async fn walk(database: &Database, client: &mut Client, schema: &Schema, topic: 
     store.finish("w", &held[1], Outcome::Failed(postrider::Failure::new("E", "no"))).await.unwrap();
     store.release(held[2].lease_token, &[held[2].message_id]).await.unwrap();
     assert_eq!(store.claim(&Claim::new("w")).await.unwrap().len(), 0, "the lane is parked");
-    assert_eq!(store.redrive(None, None).await.unwrap(), 1);
+    let redrive = Action::Redrive { which: DeadFilter::default(), at_most: 10 };
+    assert_eq!(store.operate("ann", &redrive).await.unwrap().affected, 1);
     let held = store.claim(&Claim::new("w")).await.unwrap();
     assert_eq!(held.iter().map(|one| one.sequence_id).collect::<Vec<_>>(), [Some(1), Some(2)]);
     for one in &held {

@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use postrider::{
-    DeadFilter, DeadPage, Inspect as _, LaneFilter, LaneState, ListFilter, ListState, PostgresStore, Schema,
-    Store as _, WaitingFilter,
+    DeadFilter, DeadPage, DeliveryFilter, Inspect as _, LaneFilter, LaneState, ListFilter, ListState, PostgresStore,
+    Schema, Store as _,
 };
 use postrider_testkit::{Cluster, Database};
 use tokio_postgres::Client;
@@ -148,7 +148,7 @@ async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
         }
         "dead groups" => store.dead_groups(&dead).await.map(drop),
         "dead letters counted" => store.count_dead(&dead).await.map(drop),
-        "waiting" => store.count_waiting(&WaitingFilter::default()).await.map(drop),
+        "waiting" => store.count_open(&DeliveryFilter::default()).await.map(drop),
         "future times" => store.future_times(Duration::from_secs(2)).await.map(drop),
         "has due" => store.has_due("default", None).await.map(drop),
         "samples, relays, audit, routes" => {

@@ -6,7 +6,8 @@ use postrider_testkit::{Database, WireCounter};
 use tokio_postgres::Client;
 
 use crate::support::{
-    attempts, claim, complete, contents, enqueue, enqueue_plain, fresh, number, sqlstate, texts, try_sql, until_blocked,
+    attempts, claim, complete, contents, enqueue, enqueue_plain, fresh, mark_delivered, number, sqlstate, texts,
+    try_sql, until_blocked,
 };
 
 async fn store_of(database: &Database) -> PostgresStore {
@@ -32,7 +33,7 @@ async fn parked_lane(client: &Client) {
 
 /// An action that cannot be written down is not carried out.
 #[tokio::test]
-async fn an_order_and_its_entry_are_one_transaction() {
+async fn an_action_and_its_entry_are_one_transaction() {
     let (database, client) = fresh().await;
     dead(&client, 2).await;
     let store = store_of(&database).await;
@@ -54,9 +55,9 @@ async fn an_order_and_its_entry_are_one_transaction() {
     assert_eq!(texts(&client, "select actor || ' ' || affected from outbox.audit_log").await, ["ann 1"]);
 }
 
-/// Order and entry are one round trip.
+/// Action and entry are one round trip.
 #[tokio::test]
-async fn an_order_is_one_round_trip() {
+async fn an_action_is_one_round_trip() {
     let (database, client) = fresh().await;
     dead(&client, 3).await;
     let wire = WireCounter::start(database.cluster().port()).await;
@@ -173,16 +174,141 @@ async fn wrong_arguments_are_refused() {
         ("replay_batch(sink => 's')", "name message_ids, or enqueued_from and enqueued_to"),
         ("replay_batch('{}', at_most => 0)", "at_most must be between 1 and 10000"),
         ("replay_batch('{}', per_second => 0)", "per_second must be between 1 and 1000000"),
-        ("write_audit('', 'a', '{}', 0)", "actor must be 1 to 255 bytes of text"),
-        ("write_audit(repeat('a', 256), 'a', '{}', 0)", "actor must be 1 to 255 bytes of text"),
-        ("write_audit('ann', null, '{}', 0)", "action must be 1 to 255 bytes of text"),
-        ("write_audit('ann', 'a', '1', 0)", "detail must be a JSON object"),
-        ("write_audit('ann', 'a', '{}', -1)", "affected must not be negative"),
+        ("replay_batch('{}', include_never_delivered => null)", "include_never_delivered must be true or false"),
+        ("retry_now(at_most => 0)", "at_most must be between 1 and 10000"),
+        ("cancel(at_most => null)", "at_most must be between 1 and 10000"),
+        ("prunable(-1)", "older_than_seconds must be"),
+        ("cancel(actor => '')", "actor must be 1 to 255 bytes of text"),
+        ("redrive(all_dead => true, actor => repeat('a', 256))", "actor must be 1 to 255 bytes of text"),
     ] {
         let error = client.batch_execute(&format!("select outbox.{call}")).await.unwrap_err();
         assert_eq!(sqlstate(&error), "22023", "{call}");
         assert!(error.as_db_error().unwrap().message().contains(words), "{call}: {error:?}");
     }
     assert_eq!(contents(&client, "outbox").await, before);
-    assert_eq!(try_sql(&client, "select outbox.write_audit('ann', 'looked', '{\"at\": 1}', 0)").await, "00000");
+}
+
+/// A claim that has locked a message keeps it, and so has whoever cancels first: nobody waits, and each delivery ends once.
+#[tokio::test]
+async fn cancel_against_claim() {
+    const CANCEL: &str = "select outbox.cancel()";
+    for (ending, cancelled_after) in [("commit", 0), ("rollback", 1)] {
+        let (database, client) = fresh().await;
+        let id = enqueue(&client, "t", "").await;
+        let other = database.connect().await;
+        other.batch_execute("set lock_timeout = '1ms'").await.unwrap();
+        client.batch_execute("begin").await.unwrap();
+        assert_eq!(claim(&client, "w", 1).await.len(), 1);
+        assert_eq!(number(&other, CANCEL).await, 0, "a claim is taking it");
+        client.batch_execute(ending).await.unwrap();
+        assert_eq!(number(&other, CANCEL).await, cancelled_after, "after {ending}");
+        assert_eq!(attempts(&client, id).await.len(), usize::from(ending == "rollback"));
+    }
+    for (ending, claimed_after) in [("commit", 0), ("rollback", 1)] {
+        let (database, client) = fresh().await;
+        enqueue(&client, "t", "").await;
+        let other = database.connect().await;
+        client.batch_execute("begin").await.unwrap();
+        assert_eq!(number(&client, CANCEL).await, 1);
+        assert_eq!(claim(&other, "w", 1).await.len(), 0, "somebody is taking it back");
+        client.batch_execute(ending).await.unwrap();
+        assert_eq!(claim(&other, "w", 1).await.len(), claimed_after, "after {ending}");
+    }
+}
+
+/// The head of a lane is being cancelled: nobody gets what stands behind it before that is committed, and then the next
+/// becomes the head. A lane in which a lease lives stays in one hand.
+#[tokio::test]
+async fn a_cancelled_head_passes_the_lane_on() {
+    let numbers = |held: &[crate::support::Held]| held.iter().filter_map(|one| one.sequence).collect::<Vec<_>>();
+    for (ending, next) in [("commit", vec![2, 3]), ("rollback", vec![1, 2, 3])] {
+        let (database, client) = fresh().await;
+        let head = enqueue(&client, "t", ", lane => 'a'").await;
+        for _ in 0..2 {
+            enqueue(&client, "t", ", lane => 'a'").await;
+        }
+        let other = database.connect().await;
+        client.batch_execute("begin").await.unwrap();
+        assert_eq!(number(&client, &format!("select outbox.cancel(array['{head}'::uuid])")).await, 1);
+        assert_eq!(numbers(&claim(&other, "w", 10).await), Vec::<i64>::new(), "before {ending}");
+        client.batch_execute(ending).await.unwrap();
+        assert_eq!(numbers(&claim(&other, "w", 10).await), next, "after {ending}");
+    }
+    // A head that comes back in front of leased ones, and is cancelled there: the lane is still in that hand.
+    let (database, client) = fresh().await;
+    for _ in 0..3 {
+        enqueue(&client, "t", ", lane => 'a'").await;
+    }
+    let first = claim(&client, "w", 1).await;
+    mark_delivered(&client, &first).await;
+    let held = claim(&client, "w", 1).await;
+    assert_eq!(numbers(&held), [2]);
+    assert_eq!(number(&client, &format!("select outbox.replay(array['{}'::uuid])", first[0].id)).await, 1);
+    assert_eq!(number(&client, &format!("select outbox.cancel(array['{}'::uuid])", first[0].id)).await, 1);
+    let other = database.connect().await;
+    assert_eq!(numbers(&claim(&other, "w2", 10).await), Vec::<i64>::new(), "2 is in another hand");
+    mark_delivered(&client, &held).await;
+    assert_eq!(numbers(&claim(&other, "w2", 10).await), [3]);
+}
+
+/// Cancel against a redrive of the same lane: the parked head belongs to its dead letter, before and after.
+#[tokio::test]
+async fn cancel_against_redrive() {
+    let (database, client) = fresh().await;
+    parked_lane(&client).await;
+    let other = database.connect().await;
+    other.batch_execute("set lock_timeout = '1ms'").await.unwrap();
+    client.batch_execute("begin").await.unwrap();
+    assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 1);
+    assert_eq!(number(&other, "select outbox.cancel(lane => 'a')").await, 1, "the one behind the head");
+    client.batch_execute("commit").await.unwrap();
+    let next: Vec<_> = claim(&other, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
+    assert_eq!(next, [1], "the head was redriven, not cancelled");
+    let (_database, client) = fresh().await;
+    parked_lane(&client).await;
+    assert_eq!(number(&client, "select outbox.cancel()").await, 1);
+    assert_eq!(number(&client, "select count(*) from outbox.delivery where due_at = 'infinity'").await, 1);
+    assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 1);
+}
+
+/// A replay to a sink that nobody has heard of is refused, and changes nothing.
+#[tokio::test]
+async fn a_replay_to_an_unknown_sink_is_refused() {
+    let (database, client) = fresh().await;
+    let id = enqueue(&client, "t", "").await;
+    mark_delivered(&client, &claim(&client, "w", 1).await).await;
+    let before = contents(&client, "outbox").await;
+    for call in [
+        format!("replay(array['{id}'::uuid], 'defualt')"),
+        format!("replay(array['{id}'::uuid], 'defualt', include_never_delivered => true)"),
+        "replay(sink => 'defualt', enqueued_from => '-infinity', enqueued_to => 'infinity')".to_owned(),
+    ] {
+        assert_eq!(try_sql(&client, &format!("select outbox.{call}")).await, "P7003", "{call}");
+    }
+    assert_eq!(contents(&client, "outbox").await, before);
+    // Known by a setting, a route, a relay that reported it, or an attempt.
+    client.batch_execute("select outbox.configure_sink('set'), outbox.add_route('routed', 'x')").await.unwrap();
+    let report = "select outbox.report('w', '1', 10, '[{\"sink\": \"told\", \"breaker\": \"closed\"}]')";
+    client.batch_execute(report).await.unwrap();
+    let attempt = "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+                   select message_id, now(), now(), 1, 'FAILED', 'tried', 'w' from outbox.messages";
+    client.batch_execute(attempt).await.unwrap();
+    for sink in ["default", "set", "routed", "told", "tried"] {
+        let call = format!("select outbox.replay(array['{id}'::uuid], '{sink}', include_never_delivered => true)");
+        assert_eq!(number(&client, &call).await, 1, "{sink}");
+    }
+    let store = store_of(&database).await;
+    let mistyped = postrider::Replay {
+        sink: "defualt".to_owned(),
+        message_ids: Some(vec![id]),
+        at_most: 1,
+        ..postrider::Replay::default()
+    };
+    for error in [
+        store.count_replay(&mistyped).await.unwrap_err(),
+        store.operate("ann", &Action::Replay(mistyped)).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, postrider::Error::NoSuchSink { .. }), "{error}");
+        assert!(error.to_string().contains("there is no sink \"defualt\""), "{error}");
+    }
 }

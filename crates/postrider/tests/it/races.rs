@@ -450,6 +450,8 @@ async fn replay_against_complete() {
     for (state, replayed) in [("DISPATCHED", 1), ("FAILED", 0)] {
         let (database, client) = fresh().await;
         let id = enqueue(&client, "t", "").await;
+        mark_delivered(&client, &claim(&client, "w", 1).await).await;
+        assert_eq!(number(&client, &format!("select outbox.replay(array['{id}'::uuid])")).await, 1);
         let held = claim(&client, "w", 1).await.remove(0);
         begin(&client).await;
         complete(&client, "w", &held, state).await.unwrap();
@@ -458,7 +460,7 @@ async fn replay_against_complete() {
         end(&client, "commit").await;
         assert_eq!(replay.await.unwrap(), Ok(replayed), "after {state}");
         let again: Vec<i32> = claim(&client, "w", 1).await.iter().map(|held| held.attempt_no).collect();
-        assert_eq!(again, if replayed == 1 { vec![2] } else { vec![] });
+        assert_eq!(again, if replayed == 1 { vec![3] } else { vec![] });
         assert_eq!(number(&client, "select dead + leased from outbox.status").await, 1);
     }
 }

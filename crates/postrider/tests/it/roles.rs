@@ -16,12 +16,12 @@ const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_ver
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune_at_retention prune_inbox_at_retention recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
-const CONTROL: &str = "add_route configure_sink discard discard_matching enqueue enqueue_many find_ids find_keys \
-                       find_messages make_partitions message_id_time prune prune_at_retention prune_inbox \
-                       prune_inbox_at_retention recent_attempts redrive redrive_matching \
-                       remove_route repair_expired_leases replay replay_batch retry_now schema_version skip \
-                       unclaim_stuck write_audit";
-const AUDITOR: &str = "find_ids find_keys find_messages message_id_time recent_attempts schema_version";
+const CONTROL: &str = "add_route cancel configure_sink discard discard_matching enqueue enqueue_as enqueue_many \
+                       find_ids find_keys find_messages make_partitions message_id_time prunable prune \
+                       prune_at_retention prune_inbox prune_inbox_at_retention recent_attempts redrive \
+                       redrive_matching remove_route repair_expired_leases replay replay_batch retry_now \
+                       schema_version sink_is_known skip unclaim_stuck";
+const AUDITOR: &str = "find_ids find_keys find_messages message_id_time recent_attempts schema_version sink_is_known";
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                       and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";
@@ -221,10 +221,11 @@ async fn control_reads_everything_and_acts_on_dead_letters() {
     let failed = claim(&admin, "w", 1).await;
     complete(&admin, "w", &failed[0], "FAILED").await.unwrap();
     assert_eq!(number(&control, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
-    assert_eq!(number(&control, "select outbox.write_audit('ann', 'redrive', '{}', 1)").await, 1);
-    assert_eq!(texts(&control, "select actor from outbox.audit_log").await, ["ann"]);
-    let denied = "select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
-                  insert into outbox.audit (at, affected, actor, action, detail) values (now(), 0, 'a', 'b', '{}'); \
+    assert_eq!(number(&control, "select outbox.cancel(at_most => 1, actor => 'ann')").await, 1);
+    let actions = "select action from outbox.audit_log order by id";
+    assert_eq!(texts(&control, actions).await, ["redrive", "replay", "unclaim_stuck", "discard", "cancel"]);
+    let denied = "select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
+                  insert into outbox.audit (at, affected, actor, db_user, action, detail) values (now(), 0, 'a', 'a', 'b', '{}'); \
                   update outbox.audit set actor = 'bob'; select nextval('outbox.audit_id_seq'); \
                   select outbox.redrive_letters('{}', '{}'); select outbox.choose_dead(null, null, null, null, null, \
                   null, null, null, null, null, 1)";
@@ -396,8 +397,7 @@ async fn the_audit_is_append_only() {
         for change in ["update outbox.audit set actor = 'bob'", "delete from outbox.audit", "truncate outbox.audit"] {
             assert_eq!(try_sql(&admin, change).await, "P0001", "{role}: {change}");
         }
-        let number =
-            "insert into outbox.audit (id, at, affected, actor, action, detail) values (1, now(), 0, 'a', 'b', '{}')";
+        let number = "insert into outbox.audit (id, at, affected, actor, db_user, action, detail) values (1, now(), 0, 'a', 'a', 'b', '{}')";
         assert_eq!(try_sql(&admin, number).await, "428C9", "{role}: nobody chooses a number");
     }
     assert_eq!(texts(&admin, "select actor from outbox.audit_log order by id").await, ["ann", "ann"]);
@@ -482,7 +482,8 @@ async fn planted_names_are_never_picked_up() {
         select outbox.complete(message_id, lease_token, 'w', 'FAILED', 1.5) from held; \
         select outbox.skip('default', 'a'); select outbox.redrive_matching(at_most => 1); \
         select outbox.redrive(all_dead => true); select outbox.discard_matching(); \
-        select outbox.write_audit('ann', 'walk', '{}', 0); \
+        select outbox.retry_now(); select outbox.cancel('{}'::uuid[], actor => 'ann'); \
+        select from outbox.enqueue_as('ann', 't', '1', lane => 'a', dedupe_key => 'k'); select from outbox.prunable(); \
         create temp table again as select message_id, lease_token from outbox.claim('w', 10, 60); \
         select outbox.renew(lease_token, array[message_id], 60) from again; \
         select outbox.release(lease_token, array[message_id]) from again; \

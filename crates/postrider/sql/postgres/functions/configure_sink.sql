@@ -1,8 +1,9 @@
 -- What an operator sets about sinks and routes. A sink needs no row to exist: a row holds what is not the default.
--- Routes concern new messages only: a delivery keeps the sink it was written for.
+-- Routes concern new messages only: a delivery keeps the sink it was written for. A change is audited, and a call that
+-- names an actor in any case (see write_audit).
 
 create or replace function :"schema".configure_sink(
-    sink text, paused boolean default null, on_dead text default null
+    sink text, paused boolean default null, on_dead text default null, actor text default null
 )
     returns boolean
     language plpgsql security definer
@@ -26,18 +27,30 @@ begin
     if configure_sink.paused is false then
         perform notify_sleepers();
     end if;
+    if configure_sink.on_dead is null and configure_sink.paused is not null then
+        perform write_audit(configure_sink.actor, case when configure_sink.paused then 'pause' else 'resume' end,
+                            jsonb_build_object('sink', configure_sink.sink), v_changed::integer);
+    else
+        perform write_audit(configure_sink.actor, 'configure_sink', jsonb_build_object(
+            'sink', configure_sink.sink, 'paused', configure_sink.paused, 'on_dead', configure_sink.on_dead),
+            v_changed::integer);
+    end if;
     return v_changed;
 end
 $$;
-comment on function :"schema".configure_sink(text, boolean, text) is
+comment on function :"schema".configure_sink(text, boolean, text, text) is
     'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped. False: it was so already.';
 
-create or replace function :"schema".add_route(sink text, topic text default '*', namespace text default '*')
+create or replace function :"schema".add_route(
+    sink text, topic text default '*', namespace text default '*', actor text default null
+)
     returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
+declare
+    v_changed boolean;
 begin
     if not coalesce(octet_length(add_route.sink) between 1 and 255 and octet_length(add_route.topic) between 1 and 255
                     and octet_length(add_route.namespace) between 1 and 255, false)
@@ -46,22 +59,32 @@ begin
     end if;
     insert into route (namespace, topic, sink) values (add_route.namespace, add_route.topic, add_route.sink)
     on conflict do nothing;
-    return found;
+    v_changed := found;
+    perform write_audit(add_route.actor, 'add_route', jsonb_build_object(
+        'sink', add_route.sink, 'topic', add_route.topic, 'namespace', add_route.namespace), v_changed::integer);
+    return v_changed;
 end
 $$;
-comment on function :"schema".add_route(text, text, text) is
+comment on function :"schema".add_route(text, text, text, text) is
     'Sends new messages of a topic (* stands for any characters) to a sink; false if the route was there.';
 
-create or replace function :"schema".remove_route(sink text, topic text default '*', namespace text default '*')
+create or replace function :"schema".remove_route(
+    sink text, topic text default '*', namespace text default '*', actor text default null
+)
     returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
+declare
+    v_changed boolean;
 begin
     delete from route r
     where r.sink = remove_route.sink and r.topic = remove_route.topic and r.namespace = remove_route.namespace;
-    return found;
+    v_changed := found;
+    perform write_audit(remove_route.actor, 'remove_route', jsonb_build_object(
+        'sink', remove_route.sink, 'topic', remove_route.topic, 'namespace', remove_route.namespace), v_changed::integer);
+    return v_changed;
 end
 $$;
-comment on function :"schema".remove_route(text, text, text) is 'Removes a route; false if there was none.';
+comment on function :"schema".remove_route(text, text, text, text) is 'Removes a route; false if there was none.';

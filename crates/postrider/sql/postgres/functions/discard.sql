@@ -1,7 +1,7 @@
 -- Gives up dead letters for good. The message and its attempts stay as history until retention takes them.
--- Caller: an operator. Transition: dead -> discarded; a parked lane goes on with its next number.
+-- Caller: an operator; audited. Transition: dead -> discarded; a parked lane goes on with its next number.
 -- Locks: the dead letters, in id order. Zero: nothing named is dead.
-create or replace function :"schema".discard(message_ids uuid[], sink text default null)
+create or replace function :"schema".discard(message_ids uuid[], sink text default null, actor text default null)
     returns integer
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
@@ -13,6 +13,7 @@ as $$
 declare
     v_ids    uuid[];
     v_sinks  text[];
+    v_count  integer;
 begin
     if discard.message_ids is null then
         raise exception 'message_ids must not be null' using errcode = '22023';
@@ -21,10 +22,13 @@ begin
     from (select distinct i.id from unnest(discard.message_ids) i (id)) i
     join dead_letter l on l.message_id = i.id
     where discard.sink is null or l.sink = discard.sink;
-    return discard_letters(v_ids, v_sinks);
+    v_count := discard_letters(v_ids, v_sinks);
+    perform write_audit(discard.actor, 'discard',
+                        jsonb_build_object('message_ids', discard.message_ids, 'sink', discard.sink), v_count);
+    return v_count;
 end
 $$;
-comment on function :"schema".discard(uuid[], text) is 'Gives up dead letters for good; returns how many.';
+comment on function :"schema".discard(uuid[], text, text) is 'Gives up dead letters for good; returns how many.';
 
 -- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
 -- wants all calls again until it returns 0. What is not given does not matter; nothing given means every dead letter.
@@ -40,7 +44,8 @@ create or replace function :"schema".discard_matching(
     error_code   text        default null,
     died_from    timestamptz default null,
     died_to      timestamptz default null,
-    at_most      integer     default 1000
+    at_most      integer     default 1000,
+    actor        text        default null
 )
     returns integer
     language plpgsql security definer
@@ -49,15 +54,21 @@ as $$
 #variable_conflict use_column
 declare
     v_chosen record;
+    v_count  integer;
 begin
     select c.letter_ids, c.letter_sinks into v_chosen
     from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
                      at_most) c;
-    return discard_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+    v_count := discard_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+    perform write_audit(discard_matching.actor, 'discard', jsonb_build_object(
+        'message_ids', discard_matching.message_ids, 'sink', discard_matching.sink, 'namespace', discard_matching.namespace, 'topic', discard_matching.topic,
+        'tenant_id', discard_matching.tenant_id, 'lane', discard_matching.lane, 'reason', discard_matching.reason, 'error_code', discard_matching.error_code,
+        'died_from', utc(discard_matching.died_from), 'died_to', utc(discard_matching.died_to), 'at_most', discard_matching.at_most), v_count);
+    return v_count;
 end
 $$;
 comment on function :"schema".discard_matching(
-    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer) is
+    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text) is
     'Gives up the oldest dead letters of a kind for good; returns how many.';
 
 -- What both do, for pairs of message and sink. Internal.

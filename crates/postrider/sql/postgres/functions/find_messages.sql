@@ -4,7 +4,8 @@
 --   pending, leased, dead: what the delivery itself tells (state, tenant, lane, sink) is asked of the hot table or of the
 --   dead letters; what only the message tells (namespace, topic) is looked up for no more than `look_at` deliveries.
 --   delivered, discarded, or no state: looks at no more than `look_at` messages of history, one after the other until the
---   page is full. Discarded: nothing is left to deliver, and the last attempt for a sink (the one asked for) failed.
+--   page is full. Discarded: nothing is left to deliver, and a sink (the one asked for) has attempts of which none was
+--   DISPATCHED: somebody gave it up or cancelled it.
 --   The bound is a limit inside, the filters stand outside of it, and nothing in between sorts or
 -- hashes but the attempts of one message.
 -- A page ends between two messages, so it may have a few rows more than `page_size`. If it did not fill, and there is
@@ -93,11 +94,11 @@ begin
             select d.sink, d.state, d.attempt_no, d.due_at from deliveries d where d.message_id = m.id offset 0
         ) d on true
         left join lateral (
-            select case when bool_or(t.last_state <> 'DISPATCHED') then 'discarded' else 'delivered' end as state
+            select case when not bool_and(t.delivered) then 'discarded' else 'delivered' end as state
             from (
-                select distinct on (a.sink) a.state as last_state from attempt a
+                select bool_or(a.state = 'DISPATCHED') as delivered from attempt a
                 where a.message_id = m.id and ($6 is null or a.sink = $6)
-                order by a.sink, a.attempt_no desc
+                group by a.sink
             ) t
             where d.sink is null
             having $6 is null or count(*) > 0

@@ -123,7 +123,7 @@ begin
            count(*) filter (where t.state = 'FAILED'),
            count(*) filter (where t.state = 'ZOMBIE_REQUEUE'),
            max(t.completed_at) filter (where t.state = 'DISPATCHED'),
-           max(t.completed_at) filter (where t.state <> 'DISPATCHED'),
+           max(t.completed_at) filter (where t.state not in ('DISPATCHED', 'CANCELLED')),
            -- The milliseconds of a UUIDv7, taken out here: a call of message_id_time for each attempt would cost ten
            -- times as much.
            percentile_disc(array[0.5, 0.99]) within group (order by greatest(0,
@@ -182,7 +182,7 @@ begin
                count(*) filter (where a.state = 'FAILED'),
                count(*) filter (where a.state = 'ZOMBIE_REQUEUE'),
                max(a.completed_at) filter (where a.state = 'DISPATCHED'),
-               max(a.completed_at) filter (where a.state <> 'DISPATCHED')
+               max(a.completed_at) filter (where a.state not in ('DISPATCHED', 'CANCELLED'))
         from (
             (select a.sink, a.state, a.completed_at from attempt a where a.completed_at >= v_from limit v_at_most)
             union all

@@ -91,10 +91,12 @@ comment on function :"schema".partition_bounds() is 'Internal: partitions of mes
 -- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
 -- partitions row by row (rest_deleted: messages and attempts), and dedupe keys older than their window whose message has
 -- ended. A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default
--- setting.retention. Caller: an operator; a relay calls prune_at_retention.
+-- setting.retention. Caller: an operator, audited (prunable counts what it would take); a relay calls prune_at_retention.
 -- Locks: ACCESS EXCLUSIVE on both parents for the drop, parents before children like every query. If that cannot be
 -- had within setting.prune_lock_wait, pruning stops there and says how far it got; the next run goes on.
-create or replace function :"schema".prune(older_than_seconds numeric default null, batch_size integer default 10000)
+create or replace function :"schema".prune(
+    older_than_seconds numeric default null, batch_size integer default 10000, actor text default null
+)
     returns table (partitions_dropped integer, rest_deleted integer, dedupe_deleted integer)
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
@@ -117,6 +119,8 @@ begin
     rest_deleted := 0;
     dedupe_deleted := 0;
     if not try_lock('partitions') then
+        perform write_audit(prune.actor, 'prune',
+                            jsonb_build_object('older_than_seconds', trim_scale(prune.older_than_seconds)), 0);
         return next;
         return;
     end if;
@@ -166,10 +170,12 @@ begin
         end;
     end loop;
     perform set_config('lock_timeout', v_lock_timeout, true);
+    perform write_audit(prune.actor, 'prune', jsonb_build_object('older_than_seconds', trim_scale(prune.older_than_seconds)),
+                        partitions_dropped + rest_deleted + dedupe_deleted);
     return next;
 end
 $$;
-comment on function :"schema".prune(numeric, integer) is
+comment on function :"schema".prune(numeric, integer, text) is
     'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
 
 -- The same at setting.retention, for who may not choose another: the keeper of a relay.

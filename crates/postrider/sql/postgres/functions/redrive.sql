@@ -1,12 +1,13 @@
 -- Puts dead letters back to pending: the attempt budget starts at 0 again, the attempt numbers go on.
--- Caller: an operator. Transition: dead -> pending, due now. A parked lane head goes on in its place; a head that was
+-- Caller: an operator; audited. Transition: dead -> pending, due now. A parked lane head goes on in its place; a head that was
 --   skipped comes back at its own number, which is now the lowest of its lane.
 -- Locks: the dead letters, in id order, so two operators redrive each once; then the front of the lanes of each sink (see
 --   hold_lane_fronts). READ COMMITTED only. Zero: nothing named is dead.
 create or replace function :"schema".redrive(
     message_ids  uuid[]  default null,
     all_dead     boolean default false,
-    sink         text    default null
+    sink         text    default null,
+    actor        text    default null
 )
     returns integer
     language plpgsql security definer
@@ -19,6 +20,7 @@ as $$
 declare
     v_ids    uuid[];
     v_sinks  text[];
+    v_count  integer;
 begin
     if (redrive.message_ids is not null) = coalesce(redrive.all_dead, false) then
         raise exception 'name message_ids or say all_dead => true, exactly one' using errcode = '22023';
@@ -32,10 +34,13 @@ begin
         join dead_letter l on l.message_id = i.id
         where redrive.sink is null or l.sink = redrive.sink;
     end if;
-    return redrive_letters(v_ids, v_sinks);
+    v_count := redrive_letters(v_ids, v_sinks);
+    perform write_audit(redrive.actor, 'redrive', jsonb_build_object(
+        'message_ids', redrive.message_ids, 'all_dead', nullif(redrive.all_dead, false), 'sink', redrive.sink), v_count);
+    return v_count;
 end
 $$;
-comment on function :"schema".redrive(uuid[], boolean, text) is
+comment on function :"schema".redrive(uuid[], boolean, text, text) is
     'Puts dead letters back to pending with a new attempt budget; returns how many.';
 
 -- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
@@ -52,7 +57,8 @@ create or replace function :"schema".redrive_matching(
     error_code   text        default null,
     died_from    timestamptz default null,
     died_to      timestamptz default null,
-    at_most      integer     default 1000
+    at_most      integer     default 1000,
+    actor        text        default null
 )
     returns integer
     language plpgsql security definer
@@ -61,15 +67,21 @@ as $$
 #variable_conflict use_column
 declare
     v_chosen record;
+    v_count  integer;
 begin
     select c.letter_ids, c.letter_sinks into v_chosen
     from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
                      at_most) c;
-    return redrive_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+    v_count := redrive_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
+    perform write_audit(redrive_matching.actor, 'redrive', jsonb_build_object(
+        'message_ids', redrive_matching.message_ids, 'sink', redrive_matching.sink, 'namespace', redrive_matching.namespace, 'topic', redrive_matching.topic,
+        'tenant_id', redrive_matching.tenant_id, 'lane', redrive_matching.lane, 'reason', redrive_matching.reason, 'error_code', redrive_matching.error_code,
+        'died_from', utc(redrive_matching.died_from), 'died_to', utc(redrive_matching.died_to), 'at_most', redrive_matching.at_most), v_count);
+    return v_count;
 end
 $$;
 comment on function :"schema".redrive_matching(
-    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer) is
+    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text) is
     'Puts the oldest dead letters of a kind back to pending; returns how many.';
 
 -- What both do, for pairs of message and sink. Internal.

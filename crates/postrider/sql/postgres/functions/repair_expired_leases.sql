@@ -19,25 +19,30 @@ $$;
 comment on function :"schema".repair_expired_leases(integer) is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
 
--- For an operator: frees leases that ran out, and leases taken longer ago than the given time even if they are still
+-- For an operator, audited: frees leases that ran out, and leases taken longer ago than the given time even if they are still
 -- being renewed. Also those taken in the future: the clock was ahead or was set back, and they would stand until then. So 0
 -- frees every lease. A worker that still holds one is fenced off: its token is no longer valid.
-create or replace function :"schema".unclaim_stuck(older_than_seconds numeric)
+create or replace function :"schema".unclaim_stuck(older_than_seconds numeric, actor text default null)
     returns integer
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
+declare
+    v_count integer;
 begin
     if unclaim_stuck.older_than_seconds is null
        or not (unclaim_stuck.older_than_seconds >= 0 and unclaim_stuck.older_than_seconds <= 3155760000)
     then
         raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
     end if;
-    return end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second');
+    v_count := end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second');
+    perform write_audit(unclaim_stuck.actor, 'unclaim_stuck',
+                        jsonb_build_object('older_than_seconds', trim_scale(unclaim_stuck.older_than_seconds)), v_count);
+    return v_count;
 end
 $$;
-comment on function :"schema".unclaim_stuck(numeric) is
+comment on function :"schema".unclaim_stuck(numeric, text) is
     'Frees leases that ran out, or were taken longer ago than this or in the future; returns how many.';
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).

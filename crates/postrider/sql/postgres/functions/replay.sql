@@ -1,6 +1,8 @@
 -- Delivers again: a new delivery for messages that are still in the store, named by id or by when they were written.
--- Caller: an operator. Transition: delivered (or never sent to this sink) -> pending, due now; attempt numbers go on.
--- What is pending or dead for the sink is left alone. Messages of a lane go in sequence, before what waits there.
+-- Caller: an operator; audited. Transition: delivered -> pending, due now; attempt numbers go on. Only what was delivered to
+-- this sink before (it has an attempt DISPATCHED) is meant; with include_never_delivered also what was not, because no
+-- route sent it there, or because somebody gave it up. What is pending or dead for the sink is left alone. Messages of a
+-- lane go in sequence, before what waits there. P7003: there is no such sink (see sink_is_known).
 -- READ COMMITTED only (25001 otherwise): it looks again after it has waited.
 -- Locks: the front of the sink's lanes (see hold_lane_fronts); reading `message` keeps prune from dropping the partition
 --   until this transaction ends. Zero: nothing found.
@@ -10,7 +12,9 @@ create or replace function :"schema".replay(
     enqueued_from  timestamptz default null,
     enqueued_to    timestamptz default null,
     namespace      text        default null,
-    topic          text        default null
+    topic          text        default null,
+    include_never_delivered boolean default false,
+    actor          text        default null
 )
     returns integer
     language plpgsql security definer
@@ -20,10 +24,11 @@ as $$
 begin
     return (select b.replayed
             from replay_batch(replay.message_ids, replay.sink, replay.enqueued_from, replay.enqueued_to,
-                              replay.namespace, replay.topic) b);
+                              replay.namespace, replay.topic,
+                              include_never_delivered => replay.include_never_delivered, actor => replay.actor) b);
 end
 $$;
-comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text) is
+comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text, boolean, text) is
     'Delivers messages again to a sink; returns how many.';
 
 -- The same in steps, in the order of ids, and at a rate. `at_most`: looks at no more than this many messages; next_id is
@@ -41,6 +46,8 @@ create or replace function :"schema".replay_batch(
     at_most        integer     default null,
     per_second     integer     default null,
     paced_from     timestamptz default null,
+    include_never_delivered boolean default false,
+    actor          text        default null,
     out replayed   integer,
     out next_id    uuid,
     out paced_until timestamptz
@@ -62,6 +69,8 @@ begin
           <> (case when replay_batch.message_ids is null then 2 else 0 end)
     then
         raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
+    elsif replay_batch.include_never_delivered is null then
+        raise exception 'include_never_delivered must be true or false' using errcode = '22023';
     elsif replay_batch.at_most not between 1 and 10000 then
         raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
     elsif replay_batch.per_second not between 1 and 1000000 then
@@ -72,6 +81,17 @@ begin
         raise exception 'paced_from must be within a year' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
+    -- Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
+    if replay_batch.after_id is null
+       and not sink_is_known(
+           replay_batch.sink,
+           case when replay_batch.enqueued_from is not null then message_id_floor(replay_batch.enqueued_from) end,
+           case when replay_batch.enqueued_to is not null then message_id_floor(replay_batch.enqueued_to) end,
+           replay_batch.message_ids)
+    then
+        raise exception 'there is no sink "%"', replay_batch.sink using errcode = 'P7003',
+            hint = 'A new sink is known once it has a route, or a relay delivers to it.';
+    end if;
     -- Any of them may have a lane.
     perform hold_lane_fronts(array[replay_batch.sink]);
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
@@ -92,6 +112,11 @@ begin
         where (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
           and (replay_batch.topic is null or m.topic = replay_batch.topic)
           and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
+          -- Looked up for each: joined, the planner might read every attempt there is.
+          and (replay_batch.include_never_delivered or coalesce((
+              select true from attempt a
+              where a.message_id = m.id and a.sink = replay_batch.sink and a.state = 'DISPATCHED'
+              limit 1), false))
     ),
     put as (
         insert into delivery as d (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, lane_tail)
@@ -127,8 +152,14 @@ begin
     if replayed > 0 then
         perform notify_sleepers();
     end if;
+    perform write_audit(replay_batch.actor, 'replay', jsonb_build_object(
+        'message_ids', replay_batch.message_ids, 'sink', replay_batch.sink, 'from', utc(replay_batch.enqueued_from),
+        'to', utc(replay_batch.enqueued_to), 'namespace', replay_batch.namespace, 'topic', replay_batch.topic,
+        'include_never_delivered', nullif(replay_batch.include_never_delivered, false),
+        'after', replay_batch.after_id, 'at_most', replay_batch.at_most, 'per_second', replay_batch.per_second,
+        'paced_from', utc(replay_batch.paced_from)), replayed);
 end
 $$;
 comment on function :"schema".replay_batch(
-    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz) is
+    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz, boolean, text) is
     'Delivers messages again to a sink, in steps and at a rate; returns how many, and where and when to go on.';

@@ -1,8 +1,8 @@
 -- Lets a parked lane go on without its dead head, which stays a dead letter: redrive it or discard it later.
--- Caller: an operator. Transition: the head's place in the queue goes; dead stays dead, and no longer parks.
+-- Caller: an operator; audited. Transition: the head's place in the queue goes; dead stays dead, and no longer parks.
 -- Locks: the dead letter, then its delivery, as redrive and discard do: one of them wins.
 -- Index: delivery_lane. Zero: the lane's head is not dead, or there is no such lane.
-create or replace function :"schema".skip(sink text, lane text)
+create or replace function :"schema".skip(sink text, lane text, actor text default null)
     returns integer
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
@@ -42,8 +42,9 @@ begin
     if v_count > 0 then
         perform notify_sleepers();
     end if;
+    perform write_audit(skip.actor, 'skip', jsonb_build_object('sink', skip.sink, 'lane', skip.lane), v_count);
     return v_count;
 end
 $$;
-comment on function :"schema".skip(text, text) is
+comment on function :"schema".skip(text, text, text) is
     'A parked lane goes on without its dead head, which stays a dead letter; returns 1, or 0 if it is not parked.';

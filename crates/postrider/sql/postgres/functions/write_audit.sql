@@ -1,29 +1,35 @@
--- Writes down what an operator did. Call it in the transaction that did it: both commit or neither does.
--- Caller: whoever acts for an operator; the library and the command line do, for each of theirs.
--- Locks: none. Returns the entry's number.
+-- Writes down what an operator did. Internal: called by each function that changes something for an operator, in its own
+-- body, so that SQL by hand is audited too. Granted to nobody.
+-- An entry is written if somebody is named, or if something was changed: a relay repeats its routes at every start, and
+-- that is not worth an entry each. Nobody named: the login itself. The login is kept in any case: `actor` is what the
+-- caller says, `db_user` is what the server knows.
+-- Locks: none. Errors: 22023 for an actor that is empty or too long, and the change is rolled back.
 create or replace function :"schema".write_audit(actor text, action text, detail jsonb, affected bigint)
-    returns bigint
-    language plpgsql security definer
+    returns void
+    language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-#variable_conflict use_column
-declare
-    v_id bigint;
 begin
-    if not coalesce(octet_length(write_audit.actor) between 1 and 255, false) then
+    if octet_length(write_audit.actor) not between 1 and 255 then
         raise exception 'actor must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif not coalesce(octet_length(write_audit.action) between 1 and 255, false) then
-        raise exception 'action must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif not coalesce(jsonb_typeof(write_audit.detail) = 'object', false) then
-        raise exception 'detail must be a JSON object' using errcode = '22023';
-    elsif not coalesce(write_audit.affected >= 0, false) then
-        raise exception 'affected must not be negative' using errcode = '22023';
+    elsif write_audit.actor is null and write_audit.affected = 0 then
+        return;
     end if;
-    insert into audit as a (at, affected, actor, action, detail)
-    values (clock_timestamp(), write_audit.affected, write_audit.actor, write_audit.action, write_audit.detail)
-    returning a.id into v_id;
-    return v_id;
+    insert into audit (at, affected, actor, db_user, action, detail)
+    values (clock_timestamp(), write_audit.affected, coalesce(write_audit.actor, session_user), session_user,
+            write_audit.action, jsonb_strip_nulls(write_audit.detail));
 end
 $$;
 comment on function :"schema".write_audit(text, text, jsonb, bigint) is
-    'Writes down what an operator did, in the same transaction; returns the number of the entry.';
+    'Internal: writes down what an operator did, with the login that did it.';
+
+-- A time as the audit writes it: RFC 3339 in UTC, whatever the session's time zone. Internal.
+create or replace function :"schema".utc(at_time timestamptz)
+    returns text
+    language sql stable
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+    select case when isfinite(at_time) then to_char(at_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                else at_time::text end
+$$;
+comment on function :"schema".utc(timestamptz) is 'Internal: a time as text, in UTC.';

@@ -5,9 +5,9 @@
 --
 -- Text columns that are compared or indexed use collate "C": byte order is the same on every server and the cheapest.
 
-create type :"schema".attempt_state as enum ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
+create type :"schema".attempt_state as enum ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE', 'CANCELLED');
 comment on type :"schema".attempt_state is
-    'How an attempt ended: delivered; failed and to be tried again; failed for good; or its lease ran out.';
+    'How an attempt ended: delivered; failed and to be tried again; failed for good; its lease ran out; or an operator cancelled the delivery.';
 
 -- One row: what an operator may tune, so that no function carries a literal duration.
 create table :"schema".setting (

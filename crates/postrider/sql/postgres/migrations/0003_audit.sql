@@ -1,6 +1,6 @@
 -- What operators did, and dead letters that can be chosen by what they are about.
--- Applied once by `postrider migrate up`; frozen once released. The actions are in ../functions/redrive.sql, discard.sql,
--- skip.sql and replay.sql; ../functions/write_audit.sql writes them down.
+-- Applied once by `postrider migrate up`; frozen once released. Each function that changes something for an operator writes
+-- its own entry with ../functions/write_audit.sql.
 
 -- One action of an operator, written in the transaction that carried it out. Append-only, and never pruned: people act
 -- by hand, and whoever asks about one asks late.
@@ -9,6 +9,7 @@ create table :"schema".audit (
     at        timestamptz not null,
     affected  bigint      not null,
     actor     text collate "C" not null,
+    db_user   text collate "C" not null,
     action    text collate "C" not null,
     detail    jsonb       not null,
     constraint audit_pk primary key (id),
@@ -18,6 +19,8 @@ create table :"schema".audit (
     constraint audit_detail_is_object check (jsonb_typeof(detail) = 'object')
 );
 comment on table :"schema".audit is 'What operators did, who, when, and how much it changed. Rows can be added, never changed.';
+comment on column :"schema".audit.actor is 'Who, as the caller says; the login if nobody was named.';
+comment on column :"schema".audit.db_user is 'The login (session_user) that did it: what the server knows.';
 
 create or replace function :"schema".refuse_change() returns trigger
     language plpgsql

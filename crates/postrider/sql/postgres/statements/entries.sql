@@ -1,6 +1,6 @@
 -- These messages as an operator of an edge site knows them: one row for each delivery that has not ended, one for a message
--- of which nothing is left to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last
--- failure. Caller: Inspect::entries.
+-- of which nothing is left to deliver (discarded, if a sink has attempts and none was DISPATCHED), with the last
+-- attempt and the last failure. Caller: Inspect::entries.
 -- $1: the messages, in the order of the answer. Every table is read by message id, in joins that cannot be turned around:
 -- with old statistics a plan could read a whole table for each. Zero rows: none of them is there.
 select m.message_id, d.sink, coalesce(d.state, ended.state) as state, m.topic, m.tenant_id, m.priority, m.occurred_at,
@@ -22,11 +22,11 @@ left join lateral (
     from outbox.dead_letter l where l.message_id = d.message_id and l.sink = d.sink offset 0
 ) l on true
 left join lateral (
-    select case when bool_or(t.state <> 'DISPATCHED') then 'discarded' else 'delivered' end as state
+    select case when not bool_and(t.delivered) then 'discarded' else 'delivered' end as state
     from (
-        select distinct on (a.sink) a.state from outbox.attempts a
+        select bool_or(a.state = 'DISPATCHED') as delivered from outbox.attempts a
         where a.message_id = m.message_id
-        order by a.sink, a.attempt_no desc
+        group by a.sink
     ) t
     where d.sink is null
 ) ended on true

@@ -120,7 +120,7 @@ create table outbox_attempt (
     error_message  text,
     answer         text,
     constraint attempt_pk primary key (message_id, sink, attempt_no),
-    constraint attempt_state_is_known check (state in ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE')),
+    constraint attempt_state_is_known check (state in ('DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE', 'CANCELLED')),
     constraint attempt_no_starts_at_one check (attempt_no >= 1),
     constraint attempt_latency_is_not_negative check (latency_ms is null or latency_ms >= 0)
 ) strict, without rowid;

@@ -1,5 +1,5 @@
 -- A message as an operator of an edge site knows it: one row for each delivery that has not ended, or one if nothing is left
--- to deliver (discarded, if the last attempt for a sink failed), with the last attempt and the last
+-- to deliver (discarded, if a sink has attempts and none was DISPATCHED), with the last attempt and the last
 -- failure. Caller: Inspect::entries, for each message asked for.
 -- Every table is read by message id. Zero rows: the message is not in the store.
 with open as (
@@ -16,9 +16,9 @@ with open as (
 )
 select m.id as message_id, o.sink, coalesce(o.state, case when exists (
            select 1 from outbox_attempt a
-           where a.message_id = m.id and a.state <> 'DISPATCHED' and not exists (
+           where a.message_id = m.id and not exists (
                select 1 from outbox_attempt b
-               where b.message_id = a.message_id and b.sink = a.sink and b.attempt_no > a.attempt_no)
+               where b.message_id = a.message_id and b.sink = a.sink and b.state = 'DISPATCHED')
        ) then 'discarded' else 'delivered' end) as state, m.topic, m.tenant_id, m.priority,
        m.occurred_at, o.due_at, o.claimed_by, o.claimed_at, o.lease_expires_at,
        coalesce(o.attempt_count, (select count(*) from outbox_attempt a where a.message_id = m.id)) as attempt_count,

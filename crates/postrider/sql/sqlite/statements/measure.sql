@@ -7,7 +7,7 @@ with counted as (
            count(*) filter (where a.state = 'FAILED') as failed,
            count(*) filter (where a.state = 'ZOMBIE_REQUEUE') as zombie_requeue,
            max(a.completed_at) filter (where a.state = 'DISPATCHED') as last_success_at,
-           max(a.completed_at) filter (where a.state <> 'DISPATCHED') as last_error_at
+           max(a.completed_at) filter (where a.state not in ('DISPATCHED', 'CANCELLED')) as last_error_at
     from outbox_attempt a indexed by outbox_attempt_completed
     where a.completed_at >= :from and a.completed_at < :to
     group by a.sink

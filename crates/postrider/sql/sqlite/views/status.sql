@@ -27,7 +27,7 @@ lately as (
                count(*) filter (where a.state = 'FAILED'),
                count(*) filter (where a.state = 'ZOMBIE_REQUEUE'),
                max(a.completed_at) filter (where a.state = 'DISPATCHED'),
-               max(a.completed_at) filter (where a.state <> 'DISPATCHED')
+               max(a.completed_at) filter (where a.state not in ('DISPATCHED', 'CANCELLED'))
         from (
             select a.sink, a.state, a.completed_at from outbox_attempt a
             where a.completed_at >= (select sampled from since)

@@ -5,6 +5,7 @@
 use serde_json::value::RawValue;
 use tokio_postgres::Row;
 use tokio_postgres::types::{Json, Type};
+use uuid::Uuid;
 
 use super::{Parameter, PostgresStore};
 use crate::error::Error;
@@ -87,10 +88,19 @@ pub(super) async fn count_dead(store: &PostgresStore, filter: &DeadFilter) -> Re
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
+pub(super) async fn not_dead(store: &PostgresStore, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
+    let sql = format!(
+        "select i.id from (select distinct i.id from unnest($1::uuid[]) i (id)) i \
+         where not exists (select from outbox.dead_letter l where l.message_id = i.id and {MATCHES}) order by i.id"
+    );
+    let rows = store.ask(&sql, &filter_parameters(filter)).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 pub(super) async fn audit(store: &PostgresStore, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
     let rows = store
         .ask(
-            "select id, at, actor, action, detail, affected from outbox.audit_log \
+            "select id, at, actor, db_user, action, detail, affected from outbox.audit_log \
              where $1::int8 is null or id < $1 order by id desc limit $2",
             &[(&before, Type::INT8), (&i64::from(limit), Type::INT8)],
         )
@@ -138,6 +148,7 @@ fn audit_record(row: &Row) -> Result<AuditRecord, Error> {
         id: row.try_get("id")?,
         at: row.try_get("at")?,
         actor: row.try_get("actor")?,
+        db_user: row.try_get("db_user")?,
         action: row.try_get("action")?,
         detail,
         affected: row.try_get("affected")?,

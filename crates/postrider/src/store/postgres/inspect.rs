@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::{PostgresStore, dead, search, waiting, watch};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
-    SinkStatus, WaitingFilter,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, DeliveryRecord, Entry,
+    Explanation, FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount,
+    Page, RelayRecord, ReplayCount, Sample, SinkStatus,
 };
-use crate::store::{OnDead, Route};
+use crate::operate::Replay;
+use crate::store::{OnDead, Pruned, Route};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -101,8 +102,28 @@ impl Inspect for PostgresStore {
         dead::count_dead(self, filter).await
     }
 
-    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error> {
-        waiting::count_waiting(self, filter).await
+    async fn not_dead(&self, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
+        dead::not_dead(self, filter).await
+    }
+
+    async fn count_open(&self, filter: &DeliveryFilter) -> Result<OpenCount, Error> {
+        waiting::count_open(self, filter).await
+    }
+
+    async fn not_open(&self, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error> {
+        waiting::not_open(self, filter).await
+    }
+
+    async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error> {
+        waiting::count_replay(self, replay).await
+    }
+
+    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {
+        waiting::count_stale(self, older_than).await
+    }
+
+    async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
+        waiting::prunable(self, older_than).await
     }
 
     async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error> {

@@ -1,139 +1,128 @@
-//! Carries out an operator's action in PostgreSQL: one statement calls the function that does it and `write_audit`, so
-//! both commit or neither does, in one round trip. Called by [`super::PostgresStore`]; no rule is here.
+//! Carries out an operator's action in PostgreSQL: one call of the function that does it, which writes its entry of the
+//! audit itself, so both commit or neither does, in one round trip. Called by [`super::PostgresStore`]; no rule is here.
 
-use serde_json::Value;
 use tokio_postgres::types::Type;
 
 use super::dead::filter_parameters;
-use super::{Parameter, PostgresStore, int, seconds};
-use crate::enqueue::{self, Columns, Enqueued, Outbox};
+use super::{Parameter, PostgresStore, int, seconds, waiting};
+use crate::enqueue::{self, Columns, Enqueued};
 use crate::error::Error;
 use crate::message::Message;
-use crate::operate::{Action, Done, ReplayAction, check};
+use crate::operate::{Action, Done, Replay, check};
+use crate::store::Route;
 
-/// The filter of `filter_parameters`, which stand behind actor, action and detail.
-const MATCHING: &str = "message_ids => $4, sink => $5, namespace => $6, topic => $7, tenant_id => $8, lane => $9, \
-                        reason => $10, error_code => $11, died_from => $12, died_to => $13, at_most => $14";
+/// The filter of [`filter_parameters`], behind who acts and how many at most.
+const MATCHING_DEAD: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
+                             tenant_id => $7, lane => $8, reason => $9, error_code => $10, died_from => $11, died_to => $12";
+
+/// The same for [`waiting::filter_parameters`].
+const MATCHING_OPEN: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
+                             tenant_id => $7, lane => $8";
 
 pub(super) async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<Done, Error> {
-    let given = Given { store, actor, action: action.name(), detail: action.to_detail(actor)? };
+    action.check(actor)?;
+    let given = Given { store, actor };
+    let verb = action.name();
     match action {
         Action::Redrive { which, at_most } | Action::Discard { which, at_most } => {
             let at_most = int(*at_most);
-            let mut parameters = filter_parameters(which).to_vec();
-            parameters.push((&at_most, Type::INT4));
-            let verb = if matches!(action, Action::Redrive { .. }) { "redrive" } else { "discard" };
-            given.carry_out(&format!("outbox.{verb}_matching({MATCHING})"), &parameters).await
+            let at_most: [Parameter<'_>; 1] = [(&at_most, Type::INT4)];
+            let parameters = [&at_most, &filter_parameters(which)[..]].concat();
+            given.call(&format!("{verb}_matching({MATCHING_DEAD})"), &parameters).await
         }
-        Action::RetryNow { which, at_most } => {
-            let call = "outbox.retry_now(message_ids => $4, sink => $5, at_most => $6)";
-            let parameters: [Parameter<'_>; 3] =
-                [(&which.message_ids, Type::UUID_ARRAY), (&which.sink, Type::TEXT), (&int(*at_most), Type::INT4)];
-            given.carry_out(call, &parameters).await
+        Action::RetryNow { which, at_most } | Action::Cancel { which, at_most } => {
+            let at_most = int(*at_most);
+            let at_most: [Parameter<'_>; 1] = [(&at_most, Type::INT4)];
+            let parameters = [&at_most, &waiting::filter_parameters(which)[..]].concat();
+            given.call(&format!("{verb}({MATCHING_OPEN})"), &parameters).await
         }
         Action::Skip { sink, lane } => {
-            given.carry_out("outbox.skip(sink => $4, lane => $5)", &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
+            let call = "skip(actor => $1, sink => $2, lane => $3)";
+            given.call(call, &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
         }
         Action::Replay(replay) => given.replay(replay).await,
         Action::Pause { sink } | Action::Resume { sink } => {
             let paused = matches!(action, Action::Pause { .. });
-            given
-                .carry_out(
-                    "outbox.configure_sink(sink => $4, paused => $5)::integer",
-                    &[(sink, Type::TEXT), (&paused, Type::BOOL)],
-                )
-                .await
+            let call = "configure_sink(actor => $1, sink => $2, paused => $3)";
+            given.call(call, &[(sink, Type::TEXT), (&paused, Type::BOOL)]).await
+        }
+        Action::SetOnDead { sink, on_dead } => {
+            let call = "configure_sink(actor => $1, sink => $2, on_dead => $3)";
+            given.call(call, &[(sink, Type::TEXT), (&on_dead.as_str(), Type::TEXT)]).await
         }
         Action::UnclaimStuck { older_than } => {
-            let call = "outbox.unclaim_stuck(older_than_seconds => $4::text::numeric)";
-            given.carry_out(call, &[(&seconds(*older_than), Type::TEXT)]).await
+            let call = "unclaim_stuck(actor => $1, older_than_seconds => $2::text::numeric)";
+            given.call(call, &[(&seconds(*older_than), Type::TEXT)]).await
         }
-        Action::Prune { older_than } => {
-            let call = "(select p.partitions_dropped + p.rest_deleted + p.dedupe_deleted \
-                        from outbox.prune(older_than_seconds => $4::text::numeric) p)";
-            given.carry_out(call, &[(&older_than.map(seconds), Type::TEXT)]).await
-        }
-        Action::AddRoute { route } | Action::RemoveRoute { route } => {
-            let verb = action.name();
-            given
-                .carry_out(
-                    &format!("outbox.{verb}(sink => $4, topic => $5, namespace => $6)::integer"),
-                    &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)],
-                )
-                .await
+        Action::Prune { older_than } => given.prune(older_than.map(seconds)).await,
+        Action::AddRoute { route: Route { sink, topic, namespace } }
+        | Action::RemoveRoute { route: Route { sink, topic, namespace } } => {
+            let call = format!("{verb}(actor => $1, sink => $2, topic => $3, namespace => $4)");
+            given.call(&call, &[(sink, Type::TEXT), (topic, Type::TEXT), (namespace, Type::TEXT)]).await
         }
     }
 }
 
-/// The message's id is known only there, so the entry gets it there.
 pub(super) async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
-    let detail = Value::Object(check::enqueue_detail(actor, message)?).to_string();
+    check::enqueue(actor, message)?;
     let columns = Columns::from_messages(std::slice::from_ref(message))?;
-    let sql = format!(
-        "with done as materialized ({}) select d.message_id, d.sequence_id, d.created, outbox.write_audit(\
-         actor => $14, action => $15, detail => $16::text::jsonb || jsonb_build_object('message_id', d.message_id), \
-         affected => d.created::integer) from done d",
-        Outbox::new(store.schema.clone()).sql()
-    );
-    let entry: [Parameter<'_>; 3] = [(&actor, Type::TEXT), (&check::ENQUEUE, Type::TEXT), (&detail, Type::TEXT)];
-    let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &entry].concat();
-    let rows = store.change(&sql, &parameters).await?;
+    // The columns of a batch, of which this is the only line.
+    let sql = "select message_id, sequence_id, created from outbox.enqueue_as(actor => $14, topic => $1[1], \
+               payload => $2[1]::jsonb, namespace => $3[1], tenant_id => $4[1], lane => $5[1], dedupe_key => $6[1], \
+               priority => $7[1], headers => $8[1]::jsonb, due_at => $9[1]::timestamptz, \
+               occurred_at => $10[1]::timestamptz, body => $11[1], content_type => $12[1], \
+               delay_seconds => $13[1]::numeric)";
+    let actor: [Parameter<'_>; 1] = [(&actor, Type::TEXT)];
+    let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &actor].concat();
+    let rows = store.change(sql, &parameters).await?;
     enqueue::only(rows.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
 }
 
-/// An action, with who gave it and how it is written down.
+/// Who acts, and where.
 struct Given<'a> {
     store: &'a PostgresStore,
     actor: &'a str,
-    action: &'static str,
-    detail: String,
 }
 
 impl Given<'_> {
-    /// `call` returns how much it changed; its parameters begin at $4.
-    async fn carry_out(&self, call: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
-        self.select(
-            &format!("select {call} as affected, null::uuid as next_id, null::timestamptz as paced_until"),
-            parameters,
-        )
-        .await
+    /// `call` says how much it changed, or whether; its parameters begin at $2.
+    async fn call(&self, call: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
+        let sql = format!("select outbox.{call}::integer, null::uuid, null::timestamptz");
+        self.select(&sql, parameters).await
     }
 
-    async fn replay(&self, replay: &ReplayAction) -> Result<Done, Error> {
-        self.select(
-            "select r.replayed as affected, r.next_id, r.paced_until from outbox.replay_batch(sink => $4, enqueued_from => $5, \
-             enqueued_to => $6, namespace => $7, topic => $8, after_id => $9, at_most => $10, per_second => $11, \
-             paced_from => $12) r",
-            &[
-                (&replay.sink, Type::TEXT),
-                (&replay.from, Type::TIMESTAMPTZ),
-                (&replay.to, Type::TIMESTAMPTZ),
-                (&replay.namespace, Type::TEXT),
-                (&replay.topic, Type::TEXT),
-                (&replay.after, Type::UUID),
-                (&int(replay.at_most), Type::INT4),
-                (&replay.per_second.map(|rate| int(rate.get())), Type::INT4),
-                (&replay.paced_from, Type::TIMESTAMPTZ),
-            ],
-        )
-        .await
+    async fn prune(&self, older_than: Option<String>) -> Result<Done, Error> {
+        let sql = "select p.partitions_dropped + p.rest_deleted + p.dedupe_deleted, null::uuid, null::timestamptz \
+                   from outbox.prune(actor => $1, older_than_seconds => $2::text::numeric) p";
+        self.select(sql, &[(&older_than, Type::TEXT)]).await
     }
 
-    /// `work` selects `affected`, `next_id` and `paced_until`, one row of them. Materialized, so that it is done once.
-    async fn select(&self, work: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
-        let sql = format!(
-            "with done as materialized ({work}) select d.affected, d.next_id, d.paced_until, outbox.write_audit(actor => $1, \
-             action => $2, detail => $3::text::jsonb, affected => d.affected) from done d"
-        );
-        let action: [Parameter<'_>; 3] =
-            [(&self.actor, Type::TEXT), (&self.action, Type::TEXT), (&self.detail, Type::TEXT)];
-        let rows = self.store.change(&sql, &[&action, parameters].concat()).await?;
+    async fn replay(&self, replay: &Replay) -> Result<Done, Error> {
+        let sql = "select r.replayed, r.next_id, r.paced_until from outbox.replay_batch(actor => $1, sink => $2, \
+                   message_ids => $3, enqueued_from => $4, enqueued_to => $5, namespace => $6, topic => $7, \
+                   include_never_delivered => $8, after_id => $9, at_most => $10, per_second => $11, paced_from => $12) r";
+        let parameters: [Parameter<'_>; 11] = [
+            (&replay.sink, Type::TEXT),
+            (&replay.message_ids, Type::UUID_ARRAY),
+            (&replay.from, Type::TIMESTAMPTZ),
+            (&replay.to, Type::TIMESTAMPTZ),
+            (&replay.namespace, Type::TEXT),
+            (&replay.topic, Type::TEXT),
+            (&replay.include_never_delivered, Type::BOOL),
+            (&replay.after, Type::UUID),
+            (&int(replay.at_most), Type::INT4),
+            (&replay.per_second.map(|rate| int(rate.get())), Type::INT4),
+            (&replay.paced_from, Type::TIMESTAMPTZ),
+        ];
+        self.select(sql, &parameters).await
+    }
+
+    /// `sql` selects one row: how much was changed, and for a replay where and when to go on.
+    async fn select(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
+        let actor: [Parameter<'_>; 1] = [(&self.actor, Type::TEXT)];
+        let rows = self.store.change(sql, &[&actor, parameters].concat()).await?;
         let Some(row) = rows.first() else { return Ok(Done { affected: 0, next: None, paced_until: None }) };
-        let affected: i32 = row.try_get("affected")?;
-        Ok(Done {
-            affected: u64::try_from(affected).unwrap_or(0),
-            next: row.try_get("next_id")?,
-            paced_until: row.try_get("paced_until")?,
-        })
+        let affected: i32 = row.try_get(0)?;
+        Ok(Done { affected: u64::try_from(affected).unwrap_or(0), next: row.try_get(1)?, paced_until: row.try_get(2)? })
     }
 }

@@ -1,5 +1,7 @@
 //! Carries out an operator's action in SQLite and writes it down, in one transaction: both commit or neither does. Called by
-//! the store; what an action does is in `operate.rs`.
+//! the store; what an action does is in `operate.rs` and `waiting.rs`.
+
+use std::time::Duration;
 
 use rusqlite::{ToSql, Transaction};
 use serde_json::Value;
@@ -12,13 +14,17 @@ use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::message::Message;
 use crate::operate::{Action, Done, MAX_PER_ACTION, check};
-use crate::store::SinkChange;
+use crate::store::{Pruned, Route};
+
+/// Who acts when nobody is named: SQLite has no logins.
+const UNNAMED: &str = "local";
 
 pub(super) fn carry_out(session: &mut Session, actor: &str, action: &Action) -> Result<Done, Error> {
-    let detail = action.to_detail(actor)?;
+    action.check(actor)?;
+    let detail = action.detail()?;
     check_input(action)?;
     session.write(|tx, now| {
-        let done = change(tx, action, now)?;
+        let done = change(tx, actor, action, now)?;
         let affected = i64::try_from(done.affected).unwrap_or(i64::MAX);
         write_audit(tx, now, (actor, action.name(), &detail), affected)?;
         Ok(done)
@@ -26,7 +32,8 @@ pub(super) fn carry_out(session: &mut Session, actor: &str, action: &Action) -> 
 }
 
 pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> Result<Enqueued, Error> {
-    let mut detail = check::enqueue_detail(actor, message)?;
+    check::enqueue(actor, message)?;
+    let mut detail = check::enqueue_detail(message);
     session.write(|tx, now| {
         let enqueued = enqueue::rusqlite::enqueue(tx, message)?;
         detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
@@ -34,6 +41,31 @@ pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> 
         write_audit(tx, now, (actor, check::ENQUEUE, &detail), enqueued.created.into())?;
         Ok(enqueued)
     })
+}
+
+/// A route that nobody asked for by name: a relay has it in its configuration. Written down if it is new.
+pub(super) fn add_route(session: &mut Session, route: &Route) -> Result<bool, Error> {
+    let action = Action::AddRoute { route: route.clone() };
+    check_input(&action)?;
+    let detail = action.detail()?;
+    session.write(|tx, now| {
+        let new = operate::change_route(tx, sql!("add_route"), route)?;
+        if new {
+            write_audit(tx, now, (UNNAMED, action.name(), &detail), 1)?;
+        }
+        Ok(new)
+    })
+}
+
+/// What the house-keeping pruned, batch by batch: one entry after the last of them.
+pub(super) fn pruned(session: &mut Session, older_than: Option<Duration>, pruned: Pruned) -> Result<(), Error> {
+    let affected = i64::try_from(pruned.rest_deleted + pruned.dedupe_deleted).unwrap_or(i64::MAX);
+    if affected == 0 {
+        return Ok(());
+    }
+    let action = Action::Prune { older_than };
+    let detail = action.detail()?;
+    session.write(|tx, now| write_audit(tx, now, (UNNAMED, action.name(), &detail), affected))
 }
 
 fn write_audit(
@@ -52,28 +84,30 @@ fn write_audit(
 fn check_input(action: &Action) -> Result<(), Error> {
     match action {
         Action::Skip { sink, lane } => input::lane(sink, lane),
-        Action::Pause { sink } | Action::Resume { sink } => input::sink(sink),
+        Action::Pause { sink } | Action::Resume { sink } | Action::SetOnDead { sink, .. } => input::sink(sink),
         Action::Replay(replay) => input::sink(&replay.sink),
         Action::UnclaimStuck { older_than } => input::age(*older_than),
         Action::Prune { older_than } => older_than.map_or(Ok(()), input::age),
         Action::AddRoute { route } => input::route(route),
-        Action::Redrive { .. } | Action::Discard { .. } | Action::RetryNow { .. } | Action::RemoveRoute { .. } => {
-            Ok(())
-        }
+        Action::Redrive { .. }
+        | Action::Discard { .. }
+        | Action::RetryNow { .. }
+        | Action::Cancel { .. }
+        | Action::RemoveRoute { .. } => Ok(()),
     }
 }
 
-fn change(tx: &Transaction<'_>, action: &Action, now: i64) -> Result<Done, Error> {
+fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Result<Done, Error> {
     let affected = match action {
-        Action::Redrive { which, at_most } => {
-            operate::redrive_letters(tx, &dead::choose(tx, which, Some(*at_most))?, now)?
-        }
-        Action::Discard { which, at_most } => operate::discard_letters(tx, &dead::choose(tx, which, Some(*at_most))?)?,
+        Action::Redrive { which, at_most } => operate::redrive_letters(tx, &dead::choose(tx, which, *at_most)?, now)?,
+        Action::Discard { which, at_most } => operate::discard_letters(tx, &dead::choose(tx, which, *at_most)?)?,
         Action::RetryNow { which, at_most } => waiting::retry_now(tx, which, *at_most, now)?,
+        Action::Cancel { which, at_most } => waiting::cancel(tx, actor, which, *at_most, now)?,
         Action::Skip { sink, lane } => operate::skip(tx, sink, lane)?.into(),
-        Action::Replay(replay) => return operate::replay_batch(tx, replay, now),
-        Action::Pause { sink } => operate::configure_sink(tx, sink, SinkChange::pause())?.into(),
-        Action::Resume { sink } => operate::configure_sink(tx, sink, SinkChange::resume())?.into(),
+        Action::Replay(replay) => return operate::replay(tx, replay, now),
+        Action::Pause { sink } => operate::configure_sink(tx, sink, Some(true), None)?.into(),
+        Action::Resume { sink } => operate::configure_sink(tx, sink, Some(false), None)?.into(),
+        Action::SetOnDead { sink, on_dead } => operate::configure_sink(tx, sink, None, Some(*on_dead))?.into(),
         Action::UnclaimStuck { older_than } => operate::end_stale_leases(tx, now, None, Some(*older_than))?,
         Action::Prune { older_than } => {
             let batch_size = MAX_PER_ACTION as usize;

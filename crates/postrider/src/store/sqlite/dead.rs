@@ -4,9 +4,10 @@
 
 use rusqlite::{Row, ToSql, Transaction};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::claim::not_json;
-use super::operate::{Letter, NO_LIMIT};
+use super::operate::Letter;
 use super::statement::{all, dead_sql, first, micros_of, sql, time};
 use super::waiting;
 use crate::error::Error;
@@ -48,9 +49,8 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// The oldest dead letters of a kind; every one if there is no limit.
-pub(super) fn choose(tx: &Transaction<'_>, filter: &DeadFilter, at_most: Option<u32>) -> Result<Vec<Letter>, Error> {
-    let at_most = at_most.map_or(NO_LIMIT, i64::from);
+/// The oldest dead letters of a kind.
+pub(super) fn choose(tx: &Transaction<'_>, filter: &DeadFilter, at_most: u32) -> Result<Vec<Letter>, Error> {
     let terms = Terms::new(filter)?;
     all(tx, dead_sql!("choose_dead"), &terms.with(&[(":at_most", &at_most)]), |row| {
         Ok(Letter { message_id: row.get(0)?, sink: row.get(1)?, parked: row.get(2)? })
@@ -61,6 +61,11 @@ pub(super) fn count(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<u64, Er
     let terms = Terms::new(filter)?;
     let count = first(tx, dead_sql!("count_dead"), &terms.with(&[]), |row| row.get::<_, i64>(0))?;
     Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+}
+
+pub(super) fn not_dead(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
+    let terms = Terms::new(filter)?;
+    all(tx, dead_sql!("not_dead"), &terms.with(&[]), |row| row.get(0))
 }
 
 pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
@@ -99,6 +104,7 @@ pub(super) fn audit(tx: &Transaction<'_>, before: Option<i64>, limit: u32) -> Re
             id: row.get("id")?,
             at: time(row.get("at")?),
             actor: row.get("actor")?,
+            db_user: None,
             action: row.get("action")?,
             detail: RawValue::from_string(row.get("detail")?).map_err(not_json)?,
             affected: row.get("affected")?,

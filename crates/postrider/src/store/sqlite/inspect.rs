@@ -10,14 +10,15 @@ use uuid::Uuid;
 
 use super::claim::not_json;
 use super::statement::{all, first, sql, time};
-use super::{SqliteStore, dead, search, waiting, watch};
+use super::{SqliteStore, dead, input, operate, search, waiting, watch};
 use crate::error::Error;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryRecord, Entry, Explanation,
-    FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, Page, RelayRecord, Sample,
-    SinkStatus, WaitingFilter,
+    AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, DeliveryRecord, Entry,
+    Explanation, FutureTimes, Inspect, LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount,
+    Page, RelayRecord, ReplayCount, Sample, SinkStatus,
 };
-use crate::store::{OnDead, Route};
+use crate::operate::Replay;
+use crate::store::{OnDead, Pruned, Route};
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -67,9 +68,34 @@ impl Inspect for SqliteStore {
         self.reader.run(move |session| session.read(|tx, _| dead::count(tx, &filter))).await
     }
 
-    async fn count_waiting(&self, filter: &WaitingFilter) -> Result<u64, Error> {
+    async fn not_dead(&self, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
         let filter = filter.clone();
-        self.reader.run(move |session| session.read(|tx, now| waiting::count(tx, &filter, now))).await
+        self.reader.run(move |session| session.read(|tx, _| dead::not_dead(tx, &filter))).await
+    }
+
+    async fn count_open(&self, filter: &DeliveryFilter) -> Result<OpenCount, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, now| waiting::count_open(tx, &filter, now))).await
+    }
+
+    async fn not_open(&self, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error> {
+        let filter = filter.clone();
+        self.reader.run(move |session| session.read(|tx, _| waiting::not_open(tx, &filter))).await
+    }
+
+    async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error> {
+        replay.check()?;
+        let replay = replay.clone();
+        self.reader.run(move |session| session.read(|tx, _| operate::count_replay(tx, &replay))).await
+    }
+
+    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {
+        self.reader.run(move |session| session.read(|tx, now| waiting::count_stale(tx, older_than, now))).await
+    }
+
+    async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
+        older_than.map_or(Ok(()), input::age)?;
+        self.reader.run(move |session| session.read(|tx, now| waiting::prunable(tx, older_than, now))).await
     }
 
     async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error> {

@@ -1,25 +1,24 @@
 //! What an operator or a scheduler does to deliveries and history: repair, unclaim, redrive, discard, skip, replay, prune,
-//! and to sinks and routes. Called by the store and by `order.rs`, which writes down who wanted it; the transaction is
-//! theirs where it is passed in.
+//! and to sinks and routes. Called by the store and by `action.rs`, which writes down who wanted it; the transaction is
+//! theirs.
 
 use std::time::Duration;
 
 use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::session::Session;
 use super::statement::{all, execute, first, micros, micros_of, sql, time};
-use super::{bury, dead, input};
+use super::{bury, input, waiting};
 use crate::error::Error;
-use crate::inspect::DeadFilter;
-use crate::operate::{Done, ReplayAction};
-use crate::store::{OnDead, Replay, Route, SinkChange};
+use crate::inspect::ReplayCount;
+use crate::operate::{Done, Replay};
+use crate::store::{OnDead, Route};
 
 /// Messages or keys that go in one transaction of a prune.
 pub(super) const PRUNE_BATCH: usize = 1000;
 
 /// A negative limit is none.
-pub(super) const NO_LIMIT: i64 = -1;
+const NO_LIMIT: i64 = -1;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
@@ -49,22 +48,6 @@ pub(super) struct Letter {
     pub(super) message_id: Uuid,
     pub(super) sink: String,
     pub(super) parked: bool,
-}
-
-pub(super) fn redrive(session: &mut Session, message_ids: Option<&[Uuid]>, sink: Option<&str>) -> Result<u64, Error> {
-    let filter = named(message_ids, sink);
-    session.write(|tx, now| redrive_letters(tx, &dead::choose(tx, &filter, None)?, now))
-}
-
-pub(super) fn discard(session: &mut Session, message_ids: &[Uuid], sink: Option<&str>) -> Result<u64, Error> {
-    let filter = named(Some(message_ids), sink);
-    session.write(|tx, _| discard_letters(tx, &dead::choose(tx, &filter, None)?))
-}
-
-/// The dead letters of these messages, `None` being every one; of one sink, if that is given.
-fn named(message_ids: Option<&[Uuid]>, sink: Option<&str>) -> DeadFilter {
-    let (message_ids, sink) = (message_ids.map(<[Uuid]>::to_vec), sink.map(str::to_owned));
-    DeadFilter { message_ids, sink, ..DeadFilter::default() }
 }
 
 pub(super) fn redrive_letters(tx: &Transaction<'_>, letters: &[Letter], now: i64) -> Result<u64, Error> {
@@ -102,63 +85,59 @@ pub(super) fn skip(tx: &Transaction<'_>, sink: &str, lane: &str) -> Result<bool,
     Ok(true)
 }
 
-pub(super) fn replay(session: &mut Session, sink: &str, what: &Replay) -> Result<u64, Error> {
-    session.write(|tx, now| {
-        let ids = match what {
-            Replay::Messages(ids) => ids.clone(),
-            Replay::Enqueued { from, to, namespace, topic } => {
-                let which: [(&str, &dyn ToSql); 7] = [
-                    (":sink", &sink),
-                    (":enqueued_from", &micros_of(*from)),
-                    (":enqueued_to", &micros_of(*to)),
-                    (":namespace", namespace),
-                    (":topic", topic),
-                    (":after", &None::<Uuid>),
-                    (":at_most", &NO_LIMIT),
-                ];
-                replay_candidates(tx, &which)?.into_iter().filter(|(_, meant)| *meant).map(|(id, _)| id).collect()
-            }
-        };
-        let mut replayed = 0;
-        for id in ids {
-            replayed += replay_message(tx, id, sink, now)?;
-        }
-        Ok(replayed)
+/// One step of a replay, at its rate: how many are pending again, and where the next step goes on if there may be more.
+pub(super) fn replay(tx: &Transaction<'_>, replay: &Replay, now: i64) -> Result<Done, Error> {
+    let looked_at = look_at(tx, replay)?;
+    let step = replay.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
+    let mut due_at = replay.paced_from.map_or(now, |from| now.max(micros_of(from)));
+    input::within_a_year(due_at, now)?;
+    let mut affected = 0;
+    for one in looked_at.iter().filter(|one| one.meant && (one.delivered || replay.include_never_delivered)) {
+        let which: [(&str, &dyn ToSql); 3] = [(":message_id", &one.id), (":sink", &replay.sink), (":due_at", &due_at)];
+        affected += execute(tx, sql!("replay_message"), &which)? as u64;
+        due_at += step;
+    }
+    let paced_until = replay.per_second.map(|_| time(due_at));
+    Ok(Done { affected, next: go_on(&looked_at, replay), paced_until })
+}
+
+/// What such a step would take.
+pub(super) fn count_replay(tx: &Transaction<'_>, replay: &Replay) -> Result<ReplayCount, Error> {
+    let looked_at = look_at(tx, replay)?;
+    let count = |delivered| looked_at.iter().filter(|one| one.meant && one.delivered == delivered).count() as u64;
+    Ok(ReplayCount { delivered: count(true), never_delivered: count(false), next: go_on(&looked_at, replay) })
+}
+
+/// A message that a replay looks at: whether it is meant, if what was never delivered to the sink is meant, too.
+struct LookedAt {
+    id: Uuid,
+    meant: bool,
+    delivered: bool,
+}
+
+fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error> {
+    let message_ids = waiting::digits(replay.message_ids.as_ref())?;
+    let (id_from, id_before) = replay.ids();
+    let span: [(&str, &dyn ToSql); 4] =
+        [(":sink", &replay.sink), (":message_ids", &message_ids), (":id_from", &id_from), (":id_before", &id_before)];
+    // Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
+    if replay.after.is_none() && first(tx, sql!("sink_is_known"), &span, |row| row.get(0))? != Some(true) {
+        return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
+    }
+    let narrowed: [(&str, &dyn ToSql); 4] = [
+        (":namespace", &replay.namespace),
+        (":topic", &replay.topic),
+        (":after", &replay.after),
+        (":at_most", &replay.at_most),
+    ];
+    all(tx, sql!("replay_candidates"), &[span, narrowed].concat(), |row| {
+        Ok(LookedAt { id: row.get(0)?, meant: row.get(1)?, delivered: row.get(2)? })
     })
 }
 
-/// One step of a replay, at its rate: how many are pending again, and where the next step goes on if there may be more.
-pub(super) fn replay_batch(tx: &Transaction<'_>, action: &ReplayAction, now: i64) -> Result<Done, Error> {
-    let which: [(&str, &dyn ToSql); 7] = [
-        (":sink", &action.sink),
-        (":enqueued_from", &micros_of(action.from)),
-        (":enqueued_to", &micros_of(action.to)),
-        (":namespace", &action.namespace),
-        (":topic", &action.topic),
-        (":after", &action.after),
-        (":at_most", &action.at_most),
-    ];
-    let looked_at = replay_candidates(tx, &which)?;
-    let step = action.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
-    let mut due_at = action.paced_from.map_or(now, |from| now.max(micros_of(from)));
-    input::within_a_year(due_at, now)?;
-    let mut affected = 0;
-    for (id, _) in looked_at.iter().filter(|(_, meant)| *meant) {
-        affected += replay_message(tx, *id, &action.sink, due_at)?;
-        due_at += step;
-    }
-    let next = looked_at.last().map(|(id, _)| *id).filter(|_| looked_at.len() == action.at_most as usize);
-    Ok(Done { affected, next, paced_until: action.per_second.map(|_| time(due_at)) })
-}
-
-/// Each message that is looked at, and whether it is meant.
-fn replay_candidates(tx: &Transaction<'_>, which: &[(&str, &dyn ToSql)]) -> Result<Vec<(Uuid, bool)>, Error> {
-    all(tx, sql!("replay_candidates"), which, |row| Ok((row.get(0)?, row.get(1)?)))
-}
-
-fn replay_message(tx: &Transaction<'_>, id: Uuid, sink: &str, due_at: i64) -> Result<u64, Error> {
-    let which: [(&str, &dyn ToSql); 3] = [(":message_id", &id), (":sink", &sink), (":due_at", &due_at)];
-    Ok(execute(tx, sql!("replay_message"), &which)? as u64)
+/// Where the next step goes on: if this one met its limit, there may be more.
+fn go_on(looked_at: &[LookedAt], replay: &Replay) -> Option<Uuid> {
+    looked_at.last().map(|last| last.id).filter(|_| looked_at.len() >= replay.at_most as usize)
 }
 
 /// One batch of messages that are over, from `after` on: how many went, and the last one if there may be more.
@@ -187,10 +166,15 @@ pub(super) fn prune_dedupe(tx: &Transaction<'_>, now: i64, batch_size: usize) ->
 }
 
 /// Pauses or resumes a sink, or says what a dead lane head does; whether that is new.
-pub(super) fn configure_sink(tx: &Transaction<'_>, sink: &str, change: SinkChange) -> Result<bool, Error> {
+pub(super) fn configure_sink(
+    tx: &Transaction<'_>,
+    sink: &str,
+    paused: Option<bool>,
+    on_dead: Option<OnDead>,
+) -> Result<bool, Error> {
     execute(tx, sql!("add_sink"), &[(":sink", &sink)])?;
-    let on_dead = change.on_dead.map(OnDead::as_str);
-    let which: [(&str, &dyn ToSql); 3] = [(":sink", &sink), (":paused", &change.paused), (":on_dead", &on_dead)];
+    let on_dead = on_dead.map(OnDead::as_str);
+    let which: [(&str, &dyn ToSql); 3] = [(":sink", &sink), (":paused", &paused), (":on_dead", &on_dead)];
     Ok(execute(tx, sql!("configure_sink"), &which)? > 0)
 }
 

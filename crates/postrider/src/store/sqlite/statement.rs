@@ -28,6 +28,17 @@ macro_rules! dead_sql {
 }
 pub(super) use dead_sql;
 
+/// The text of a statement file about the open deliveries that a filter means: behind `matching_open.sql`.
+macro_rules! open_sql {
+    ($name:literal) => {
+        concat!(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/matching_open.sql")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
+        )
+    };
+}
+pub(super) use open_sql;
+
 /// Runs a statement that writes; how many rows it wrote.
 pub(crate) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
     Ok(connection.prepare_cached(sql)?.execute(parameters)?)

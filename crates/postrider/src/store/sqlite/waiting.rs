@@ -1,15 +1,17 @@
-//! Deliveries that wait for their time, and times from the future, in SQLite: counted, and made due at once. Called by
-//! `inspect.rs` and, in the transaction of an order, by `order.rs`.
+//! Open deliveries as a filter means them, in SQLite: counted, made due at once, cancelled. Beside that what unclaim and prune
+//! would take, and times from the future. Asked by `inspect.rs`; what changes is called in the transaction of an action, by
+//! `action.rs`.
 
 use std::time::Duration;
 
-use rusqlite::{ToSql, Transaction};
+use rusqlite::{Row, ToSql, Transaction};
 use uuid::Uuid;
 
 use super::claim::not_json;
-use super::statement::{execute, first, micros, sql};
+use super::statement::{all, execute, first, micros, open_sql, sql};
 use crate::error::Error;
-use crate::inspect::{FutureTimes, LONGEST_LEASE, WaitingFilter};
+use crate::inspect::{DeliveryFilter, FutureTimes, LONGEST_LEASE, OpenCount};
+use crate::store::Pruned;
 
 /// Ids as the statements take them: a JSON array of 32 hexadecimal digits each.
 pub(super) fn digits(ids: Option<&Vec<Uuid>>) -> Result<Option<String>, Error> {
@@ -17,18 +19,103 @@ pub(super) fn digits(ids: Option<&Vec<Uuid>>) -> Result<Option<String>, Error> {
     Ok(ids.map(|ids| serde_json::to_string(&digits(ids))).transpose().map_err(not_json)?)
 }
 
-pub(super) fn retry_now(tx: &Transaction<'_>, which: &WaitingFilter, at_most: u32, now: i64) -> Result<u64, Error> {
-    let message_ids = digits(which.message_ids.as_ref())?;
-    let parameters: [(&str, &dyn ToSql); 4] =
-        [(":message_ids", &message_ids), (":sink", &which.sink), (":at_most", &at_most), (":now", &now)];
-    Ok(execute(tx, sql!("retry_now"), &parameters)? as u64)
+/// A filter as SQLite takes it.
+struct Terms<'a> {
+    message_ids: Option<String>,
+    filter: &'a DeliveryFilter,
 }
 
-pub(super) fn count(tx: &Transaction<'_>, which: &WaitingFilter, now: i64) -> Result<u64, Error> {
-    let message_ids = digits(which.message_ids.as_ref())?;
-    let parameters: [(&str, &dyn ToSql); 3] = [(":message_ids", &message_ids), (":sink", &which.sink), (":now", &now)];
-    let count = first(tx, sql!("count_waiting"), &parameters, |row| row.get::<_, u64>(0))?;
-    Ok(count.unwrap_or(0))
+impl<'a> Terms<'a> {
+    fn new(filter: &'a DeliveryFilter) -> Result<Self, Error> {
+        Ok(Self { message_ids: digits(filter.message_ids.as_ref())?, filter })
+    }
+
+    fn with<'b>(&'b self, more: &[(&'static str, &'b dyn ToSql)]) -> Vec<(&'static str, &'b dyn ToSql)> {
+        let mut parameters: Vec<(&'static str, &dyn ToSql)> = vec![
+            (":message_ids", &self.message_ids),
+            (":sink", &self.filter.sink),
+            (":namespace", &self.filter.namespace),
+            (":topic", &self.filter.topic),
+            (":tenant_id", &self.filter.tenant_id),
+            (":lane", &self.filter.lane),
+        ];
+        parameters.extend_from_slice(more);
+        parameters
+    }
+}
+
+/// A pending delivery that was chosen to be changed.
+struct Chosen {
+    message_id: Uuid,
+    sink: String,
+    attempt_no: i64,
+}
+
+fn choose(
+    tx: &Transaction<'_>,
+    filter: &DeliveryFilter,
+    due_after: Option<i64>,
+    at_most: u32,
+) -> Result<Vec<Chosen>, Error> {
+    let terms = Terms::new(filter)?;
+    let parameters = terms.with(&[(":due_after", &due_after), (":at_most", &at_most)]);
+    all(tx, open_sql!("choose_pending"), &parameters, |row| {
+        Ok(Chosen { message_id: row.get(0)?, sink: row.get(1)?, attempt_no: row.get(2)? })
+    })
+}
+
+pub(super) fn retry_now(tx: &Transaction<'_>, filter: &DeliveryFilter, at_most: u32, now: i64) -> Result<u64, Error> {
+    let chosen = choose(tx, filter, Some(now), at_most)?;
+    for one in &chosen {
+        execute(tx, sql!("retry_now"), &[(":message_id", &one.message_id), (":sink", &one.sink), (":now", &now)])?;
+    }
+    Ok(chosen.len() as u64)
+}
+
+pub(super) fn cancel(
+    tx: &Transaction<'_>,
+    actor: &str,
+    filter: &DeliveryFilter,
+    at_most: u32,
+    now: i64,
+) -> Result<u64, Error> {
+    let chosen = choose(tx, filter, None, at_most)?;
+    for Chosen { message_id, sink, attempt_no } in &chosen {
+        let record: [(&str, &dyn ToSql); 5] = [
+            (":message_id", message_id),
+            (":sink", sink),
+            (":attempt_no", &(attempt_no + 1)),
+            (":actor", &actor),
+            (":now", &now),
+        ];
+        execute(tx, sql!("cancel"), &record)?;
+        execute(tx, sql!("end"), &[(":message_id", message_id), (":sink", sink)])?;
+    }
+    Ok(chosen.len() as u64)
+}
+
+pub(super) fn count_open(tx: &Transaction<'_>, filter: &DeliveryFilter, now: i64) -> Result<OpenCount, Error> {
+    let terms = Terms::new(filter)?;
+    let counts = |row: &Row<'_>| Ok(OpenCount { pending: row.get(0)?, waiting: row.get(1)?, leased: row.get(2)? });
+    Ok(first(tx, open_sql!("count_open"), &terms.with(&[(":now", &now)]), counts)?.unwrap_or_default())
+}
+
+pub(super) fn not_open(tx: &Transaction<'_>, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error> {
+    let terms = Terms::new(filter)?;
+    all(tx, open_sql!("not_open"), &terms.with(&[]), |row| row.get(0))
+}
+
+pub(super) fn count_stale(tx: &Transaction<'_>, older_than: Duration, now: i64) -> Result<u64, Error> {
+    let claimed_before = now.saturating_sub(micros(older_than));
+    let which: [(&str, &dyn ToSql); 2] = [(":now", &now), (":claimed_before", &claimed_before)];
+    Ok(first(tx, sql!("count_stale"), &which, |row| row.get(0))?.unwrap_or(0))
+}
+
+pub(super) fn prunable(tx: &Transaction<'_>, older_than: Option<Duration>, now: i64) -> Result<Pruned, Error> {
+    let which: [(&str, &dyn ToSql); 2] = [(":now", &now), (":older_than_us", &older_than.map(micros))];
+    let counts =
+        |row: &Row<'_>| Ok(Pruned { partitions_dropped: 0, rest_deleted: row.get(0)?, dedupe_deleted: row.get(1)? });
+    Ok(first(tx, sql!("prunable"), &which, counts)?.unwrap_or_default())
 }
 
 pub(super) fn future_times(tx: &Transaction<'_>, tolerance: Duration, now: i64) -> Result<FutureTimes, Error> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use postrider::{
-    Action, Claim, Error, Event, Inspect as _, Message, Outcome, RelayReport, Route, SinkChange, SqliteStore,
+    Action, Claim, DeliveryFilter, Error, Event, Inspect as _, Message, Outcome, RelayReport, Route, SqliteStore,
     Store as _,
 };
 use postrider_testkit::python;
@@ -204,8 +204,6 @@ async fn an_older_sqlite_finds_the_file_whole() {
     let plain = [message("t"), full, Message::bytes("t", vec![0, 1], "x/y"), message("dead").lane("b")];
     site.store.add_route(&Route::new("t*", "s")).await.unwrap();
     site.store.enqueue(&plain).await.unwrap();
-    site.store.configure_sink("s", SinkChange::pause()).await.unwrap();
-    site.store.configure_sink("s", SinkChange::resume()).await.unwrap();
     let held = site.claim(10).await;
     site.store.finish("w", &held[0], Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
     let claim = Claim { batch_size: 2, sink: "s".to_owned(), ..Claim::new("w") };
@@ -225,6 +223,8 @@ async fn an_older_sqlite_finds_the_file_whole() {
     let report = RelayReport { worker_id, version, every: Duration::from_secs(10), sinks: Vec::new() };
     site.store.report(&report).await.unwrap();
     site.store.operate("ann", &Action::Pause { sink: "s".to_owned() }).await.unwrap();
+    let cancel = Action::Cancel { which: DeliveryFilter::default(), at_most: 1 };
+    assert_eq!(site.store.operate("ann", &cancel).await.unwrap().affected, 1);
     for table in [
         "message",
         "delivery",

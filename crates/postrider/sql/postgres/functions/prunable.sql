@@ -1,0 +1,40 @@
+-- What prune would take now: a dry run. It looks at what prune looks at, and takes no lock.
+-- Caller: an operator. Reads the default partitions and the dedupe keys once.
+create or replace function :"schema".prunable(older_than_seconds numeric default null)
+    returns table (partitions bigint, rest bigint, dedupe bigint)
+    language plpgsql stable security definer
+    rows 1
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_setting  setting;
+    v_keep     uuid;
+begin
+    if not (prunable.older_than_seconds >= 0 and prunable.older_than_seconds <= 3155760000) then
+        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
+    end if;
+    select * into v_setting from setting;
+    v_keep := message_id_floor(clock_timestamp()
+        - coalesce(prunable.older_than_seconds * interval '1 second', v_setting.retention));
+    partitions := (select count(*) from partition_bounds() b
+                   where b.id_to <= v_keep and not undelivered_in(b.id_from, b.id_to));
+    rest := (select count(*) from message_rest m
+             where m.id < v_keep
+               and not exists (select from delivery d where d.message_id = m.id)
+               and not exists (select from dead_letter l where l.message_id = m.id))
+          + (select count(*) from attempt_rest a
+             where a.message_id < v_keep and not exists (
+                 select from message m
+                 where m.id = a.message_id
+                   and (m.tableoid <> 'message_rest'::regclass
+                        or exists (select from delivery d where d.message_id = m.id)
+                        or exists (select from dead_letter l where l.message_id = m.id))));
+    dedupe := (select count(*) from dedupe k
+               where k.message_id < message_id_floor(clock_timestamp() - v_setting.dedupe_window)
+                 and not exists (select from delivery d where d.message_id = k.message_id)
+                 and not exists (select from dead_letter l where l.message_id = k.message_id));
+    return next;
+end
+$$;
+comment on function :"schema".prunable(numeric) is 'What prune would remove now; changes nothing.';

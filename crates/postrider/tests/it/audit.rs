@@ -1,0 +1,111 @@
+//! The audit of what operators do by SQL: each function writes its own entry, with the login that really did it, whatever
+//! name the caller gives. Nobody can write an entry without the change. What each action does is in the store's contract.
+
+use postrider::{Schema, migrate};
+use postrider_testkit::Database;
+use tokio_postgres::Client;
+
+use crate::support::{claim, complete, enqueue, fresh, texts, try_sql};
+
+/// What the audit knows, oldest first: `action actor db_user affected`.
+const ENTRIES: &str = "select concat_ws(' ', action, actor, db_user, affected) from outbox.audit_log order by id";
+
+/// A connection as a login of this database's own that is in `group`, and the login's name.
+async fn login(database: &Database, admin: &Client, group: &str) -> (Client, String) {
+    let name = format!("login_{}_{group}", database.name());
+    admin.batch_execute(&format!("create role \"{name}\" login; grant \"{group}\" to \"{name}\"")).await.unwrap();
+    (database.connect_as(&name).await, name)
+}
+
+async fn with_roles() -> (Database, Client) {
+    let (database, mut admin) = fresh().await;
+    migrate::roles(&mut admin, &Schema::default(), &Schema::default()).await.unwrap();
+    (database, admin)
+}
+
+/// SQL by hand is audited, too: every function that changes something for an operator writes its entry itself, with the
+/// login. A call that names nobody and changes nothing leaves none.
+#[tokio::test]
+async fn sql_by_hand_is_audited_with_its_login() {
+    let (database, admin) = with_roles().await;
+    let (control, name) = login(&database, &admin, "outbox_control").await;
+    for _ in 0..3 {
+        enqueue(&admin, "t", "").await;
+    }
+    enqueue(&admin, "t", ", delay_seconds => 3600").await;
+    enqueue(&admin, "t", ", lane => 'a'").await;
+    let held = claim(&admin, "w", 4).await;
+    complete(&admin, "w", &held[0], "FAILED").await.unwrap();
+    complete(&admin, "w", &held[1], "DISPATCHED").await.unwrap();
+    let parked = held.iter().find(|one| one.lane.is_some()).unwrap();
+    complete(&admin, "w", parked, "FAILED").await.unwrap();
+    let delivered = held[1].id;
+    for (call, action) in [
+        ("configure_sink('default', paused => true)".to_owned(), "pause"),
+        ("configure_sink('default', paused => false)".to_owned(), "resume"),
+        ("configure_sink('default', on_dead => 'skip')".to_owned(), "configure_sink"),
+        ("add_route('s', 'x.*')".to_owned(), "add_route"),
+        ("remove_route('s', 'x.*')".to_owned(), "remove_route"),
+        ("skip('default', 'a')".to_owned(), "skip"),
+        ("redrive_matching(at_most => 1)".to_owned(), "redrive"),
+        ("redrive(all_dead => true)".to_owned(), "redrive"),
+        (format!("replay(array['{delivered}'::uuid])"), "replay"),
+        ("retry_now()".to_owned(), "retry_now"),
+        ("unclaim_stuck(0)".to_owned(), "unclaim_stuck"),
+        ("cancel(at_most => 1)".to_owned(), "cancel"),
+    ] {
+        assert_eq!(try_sql(&control, &format!("select outbox.{call}")).await, "00000", "{call}");
+        let last = texts(&admin, ENTRIES).await.pop().unwrap_or_default();
+        assert_eq!(last, format!("{action} {name} {name} 1"), "{call}");
+    }
+    let entries = texts(&admin, ENTRIES).await.len();
+    let nothing = "select outbox.configure_sink('default', paused => false); select outbox.redrive(all_dead => true); \
+                   select outbox.retry_now(); select outbox.remove_route('s'); select from outbox.prune()";
+    assert_eq!(try_sql(&control, nothing).await, "00000");
+    assert_eq!(texts(&admin, ENTRIES).await.len(), entries, "nobody was named, and nothing was changed");
+}
+
+/// Who names somebody is written down beside that name, if nothing was changed, too; and nobody writes an entry of his own.
+#[tokio::test]
+async fn a_named_actor_stands_beside_the_login() {
+    let (database, admin) = with_roles().await;
+    let (control, name) = login(&database, &admin, "outbox_control").await;
+    let (relay, relay_name) = login(&database, &admin, "outbox_relay").await;
+    let pause = "select outbox.configure_sink('default', paused => true, actor => 'alice@example.org')";
+    assert_eq!(try_sql(&control, pause).await, "00000");
+    assert_eq!(try_sql(&control, pause).await, "00000");
+    assert_eq!(try_sql(&relay, "select outbox.add_route('s')").await, "00000");
+    assert_eq!(try_sql(&relay, "select outbox.add_route('s')").await, "00000", "it is there");
+    let become_owner = format!("set role outbox_control; {pause}");
+    assert_eq!(try_sql(&control, &become_owner).await, "00000");
+    let expected = [
+        format!("pause alice@example.org {name} 1"),
+        format!("pause alice@example.org {name} 0"),
+        format!("add_route {relay_name} {relay_name} 1"),
+        format!("pause alice@example.org {name} 0"),
+    ];
+    assert_eq!(texts(&admin, ENTRIES).await, expected);
+    for client in [&control, &relay] {
+        let own = "select outbox.write_audit('alice', 'redrive', '{}', 1)";
+        assert_eq!(try_sql(client, own).await, "42501", "nobody writes the audit");
+    }
+    for wrong in ["''", "repeat('a', 256)"] {
+        let call = format!("select outbox.configure_sink('default', paused => false, actor => {wrong})");
+        assert_eq!(try_sql(&control, &call).await, "22023", "{wrong}");
+    }
+    assert_eq!(texts(&admin, ENTRIES).await.len(), expected.len());
+}
+
+/// An operator's message is written with its entry, by one function.
+#[tokio::test]
+async fn an_operators_enqueue_audits_itself() {
+    let (database, admin) = with_roles().await;
+    let (control, name) = login(&database, &admin, "outbox_control").await;
+    let (producer, _) = login(&database, &admin, "outbox_producer").await;
+    let call = "select from outbox.enqueue_as('ann', 'order.placed', '{\"card\": 4711}', lane => 'a')";
+    assert_eq!(try_sql(&control, call).await, "00000");
+    assert_eq!(try_sql(&producer, call).await, "42501");
+    assert_eq!(texts(&admin, ENTRIES).await, [format!("enqueue ann {name} 1")]);
+    let detail = "select detail ->> 'topic' || ' ' || (detail ->> 'lane') || ' ' || (detail::text like '%4711%') from outbox.audit_log";
+    assert_eq!(texts(&admin, detail).await, ["order.placed a false"]);
+}
