@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod config;
 mod deliver;
+mod deliveries;
 mod demo;
 mod dlq;
 mod doctor;
@@ -20,7 +21,6 @@ mod prune;
 mod receive;
 mod relays;
 mod replay;
-mod retry_now;
 mod routes;
 mod run;
 mod serve;
@@ -59,7 +59,8 @@ pub(crate) enum Command {
     Sinks(sinks::Args),
     Relays(relays::Args),
     Replay(replay::Args),
-    RetryNow(retry_now::Args),
+    RetryNow(deliveries::RetryNowArgs),
+    Cancel(deliveries::CancelArgs),
     UnclaimStuck(unclaim_stuck::Args),
     Prune(prune::Args),
     Audit(audit::Args),
@@ -90,7 +91,7 @@ pub(crate) enum Prepared {
     Sinks(sinks::Prepared),
     Relays(relays::Prepared),
     Replay(Box<replay::Prepared>),
-    RetryNow(retry_now::Prepared),
+    Deliveries(deliveries::Prepared),
     UnclaimStuck(unclaim_stuck::Prepared),
     Prune(prune::Prepared),
     Audit(audit::Prepared),
@@ -122,7 +123,8 @@ impl Command {
             Self::Sinks(args) => Prepared::Sinks(args.prepare(global)?),
             Self::Relays(args) => Prepared::Relays(args.prepare(global)?),
             Self::Replay(args) => Prepared::Replay(Box::new(args.prepare(global)?)),
-            Self::RetryNow(args) => Prepared::RetryNow(args.prepare(global)?),
+            Self::RetryNow(args) => Prepared::Deliveries(args.prepare(global)?),
+            Self::Cancel(args) => Prepared::Deliveries(args.prepare(global)?),
             Self::UnclaimStuck(args) => Prepared::UnclaimStuck(args.prepare(global)?),
             Self::Prune(args) => Prepared::Prune(args.prepare(global)?),
             Self::Audit(args) => Prepared::Audit(args.prepare(global)?),
@@ -170,7 +172,7 @@ impl Prepared {
             Self::Sinks(command) => command.run(output).await,
             Self::Relays(command) => command.run(output).await,
             Self::Replay(command) => command.run(output).await,
-            Self::RetryNow(command) => command.run(output).await,
+            Self::Deliveries(command) => command.run(output).await,
             Self::UnclaimStuck(command) => command.run(output).await,
             Self::Prune(command) => command.run(output).await,
             Self::Audit(command) => command.run(output).await,

@@ -63,6 +63,9 @@ impl ExitCode {
             | Error::InvalidBatch { .. }
             | Error::BatchTooLarge { .. }
             | Error::Refused { .. } => (Self::InvalidInput, None),
+            Error::NoSuchSink { .. } => {
+                (Self::NotFound, Some("`postrider sinks` shows those that have something to do"))
+            }
             Error::BadSchemaName { .. } => (Self::Usage, Some("give another name with --schema or POSTRIDER_SCHEMA")),
             Error::BadUrl { .. } => (
                 Self::Usage,

@@ -178,7 +178,11 @@ pub(crate) fn short_count(number: u64, width: usize) -> String {
 
 /// `1 message`, `1,234 messages`.
 pub(crate) fn counted(number: u64, one: &str) -> String {
-    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+    match one.strip_suffix("ry") {
+        _ if number == 1 => format!("1 {one}"),
+        Some(stem) => format!("{} {stem}ries", count(number)),
+        None => format!("{} {one}s", count(number)),
+    }
 }
 
 /// A size in bytes: `512 bytes`, `1.5 KiB`, `16.0 MiB`.

@@ -2,6 +2,7 @@
 //! then run. Only this file prints a failure and starts the runtime.
 
 mod admin;
+mod bulk;
 mod command;
 mod config;
 #[cfg(test)]

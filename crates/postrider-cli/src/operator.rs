@@ -1,18 +1,23 @@
-//! What the commands that change something share: who acts, whether a person agrees, and the loop that
-//! carries a large action out in batches. Every change goes through `Store::operate`, which writes it down; nothing here
-//! writes past it.
+//! What the commands that change something share: who acts, whether a person agrees, the loop that carries a large action
+//! out in batches, and what is printed then. Every change goes through `Store::operate`, which writes it down; nothing
+//! here writes past it.
 
 use std::env;
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use postrider::{Action, DeadFilter, MAX_PER_ACTION, Store};
+use postrider::Store;
+use serde::Serialize;
+use uuid::Uuid;
 
+use crate::bulk::{Bulk, Counted};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::humane::{self, counted};
+use crate::output::Output;
 use crate::signals::Stop;
 
 /// Between two pictures of the progress bar, while a batch takes its time.
@@ -20,6 +25,9 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// More of a host's or a user's name says no more; the audit takes 255 bytes.
 const MAX_NAME_CHARS: usize = 100;
+
+/// Ids that are told to a person; `--json` has them all.
+const MAX_TOLD: usize = 20;
 
 /// Who acts, for the audit: `user@host`. Under cron and in containers nobody sets USER: then it is the name of the user id,
 /// or `uid-1001` where that has no name.
@@ -78,7 +86,7 @@ impl Answer {
 /// Asks on the terminal, and fails unless the answer is the one that goes on. Without a terminal nobody can answer.
 pub(crate) fn confirm(question: &str, answer: Answer) -> Result<()> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{question}: nobody is here to confirm it"))
+        return Err(Failure::usage(format!("{question}: there is no terminal to confirm it"))
             .hint("give --yes to go on without a question, or --dry-run to see what it would take"));
     }
     let prompt = match answer {
@@ -86,7 +94,8 @@ pub(crate) fn confirm(question: &str, answer: Answer) -> Result<()> {
         Answer::Count(count) => format!("{question}. Type {count} to go on: "),
     };
     let mut line = String::new();
-    let asked = write!(io::stderr().lock(), "{prompt}").and_then(|()| io::stdin().lock().read_line(&mut line));
+    let asked = io::Write::write_all(&mut io::stderr().lock(), prompt.as_bytes())
+        .and_then(|()| io::stdin().lock().read_line(&mut line));
     match asked {
         Ok(_) if answer.is_given_by(&line) => Ok(()),
         Ok(_) => Err(Failure::new(ExitCode::Failure, "not confirmed: nothing was changed")),
@@ -107,44 +116,152 @@ pub(crate) fn progress(total: u64, doing: &'static str, json: bool) -> ProgressB
     bar
 }
 
-/// What happens to a batch of dead letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Redrive,
-    Discard,
+/// Whether a command only counts, and whether it asks.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Consent {
+    /// Only count
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
-impl Fate {
-    pub(crate) fn action(self, which: DeadFilter, at_most: u32) -> Action {
-        match self {
-            Self::Redrive => Action::Redrive { which, at_most },
-            Self::Discard => Action::Discard { which, at_most },
-        }
+/// What every command that changes many things prints with `--json`.
+#[derive(Serialize)]
+pub(crate) struct Document {
+    pub(crate) matching: u64,
+    pub(crate) affected: u64,
+    /// Of a cancel: held by workers, and left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leased: Option<u64>,
+    /// Of a replay: messages that the sink never had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) never_delivered: Option<u64>,
+    /// Messages that were named and not found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<Uuid>,
+    pub(crate) dry_run: bool,
+}
+
+impl Document {
+    pub(crate) fn new(matching: u64, affected: u64, dry_run: bool) -> Self {
+        Self { matching, affected, leased: None, never_delivered: None, missing: Vec::new(), dry_run }
     }
 
-    /// `redriven`, `discarded`.
-    pub(crate) fn done(self) -> &'static str {
-        match self {
-            Self::Redrive => "redriven",
-            Self::Discard => "discarded",
+    /// Prints it, or the words for people. Ids that were named and not found are told behind `not_found`, and the exit code
+    /// says so.
+    pub(crate) fn print(self, output: &mut Output, words: &str, not_found: &str) -> Result<ExitCode> {
+        let code = if self.missing.is_empty() { ExitCode::Ok } else { ExitCode::NotFound };
+        if output.json {
+            output.json(&self)?;
+            return Ok(code);
         }
+        output.line(words)?;
+        if !self.missing.is_empty() {
+            let shown: Vec<String> = self.missing.iter().take(MAX_TOLD).map(Uuid::to_string).collect();
+            let more = self.missing.len() - shown.len();
+            let rest = if more == 0 { String::new() } else { format!(" and {} more", humane::count(more as u64)) };
+            output.line(format!("{not_found} {}{rest}", shown.join(", ")))?;
+        }
+        Ok(code)
+    }
+}
+
+/// Counts, asks, and acts batch by batch; an interruption between two says how far it came.
+pub(crate) async fn carry_out(
+    store: &dyn Store,
+    bulk: Bulk,
+    consent: Consent,
+    output: &mut Output,
+) -> Result<ExitCode> {
+    let bulk = bulk.dead_by(store.now().await?);
+    let Counted { matching, leased, missing } = bulk.count(store).await?;
+    let acts = matching > 0 && !consent.dry_run;
+    if acts && !consent.yes {
+        ask(&bulk, matching)?;
+    }
+    let affected = if acts { watched(store, &bulk, matching, output.json).await? } else { 0 };
+    let mut words = if acts { did(&bulk, affected) } else { would(&bulk, matching) };
+    let is_cancel = matches!(bulk, Bulk::Cancel(_));
+    if leased > 0 {
+        let held = counted(leased, "delivery");
+        write!(words, "; {held} held by workers: left alone").ok();
+    }
+    let leased = is_cancel.then_some(leased);
+    Document { leased, missing, ..Document::new(matching, affected, consent.dry_run) }.print(
+        output,
+        &words,
+        bulk.not_found(),
+    )
+}
+
+fn would(bulk: &Bulk, matching: u64) -> String {
+    match bulk {
+        Bulk::Redrive(_) | Bulk::Discard(_) if matching == 0 => "no dead letters".to_owned(),
+        Bulk::Cancel(_) if matching == 0 => "nothing is pending".to_owned(),
+        Bulk::RetryNow(_) if matching == 0 => "nothing waits for its time".to_owned(),
+        Bulk::Redrive(_) => format!("would make {} pending again", counted(matching, "dead letter")),
+        Bulk::Discard(_) => format!("would give up {} for good", counted(matching, "dead letter")),
+        Bulk::Cancel(_) => format!("would cancel {}", counted(matching, "delivery")),
+        Bulk::RetryNow(_) => format!("would make {} due now", counted(matching, "message")),
+    }
+}
+
+fn did(bulk: &Bulk, affected: u64) -> String {
+    match bulk {
+        Bulk::Redrive(_) | Bulk::Discard(_) => format!("{} {}", bulk.done(), counted(affected, "dead letter")),
+        Bulk::Cancel(_) => format!("cancelled {}", counted(affected, "delivery")),
+        Bulk::RetryNow(_) => format!("made {} due now", counted(affected, "message")),
+    }
+}
+
+/// One dead letter or delivery is tried again without a question; what is given up is always asked about.
+fn ask(bulk: &Bulk, matching: u64) -> Result<()> {
+    match bulk {
+        Bulk::Redrive(_) | Bulk::RetryNow(_) if matching == 1 => Ok(()),
+        Bulk::Redrive(_) => {
+            confirm(&format!("This makes {} pending again", counted(matching, "dead letter")), Answer::Yes)
+        }
+        Bulk::RetryNow(_) => confirm(&format!("This makes {} due now", counted(matching, "message")), Answer::Yes),
+        Bulk::Discard(_) => {
+            confirm(&format!("This gives up {} for good", counted(matching, "dead letter")), Answer::Count(matching))
+        }
+        Bulk::Cancel(_) => {
+            confirm(&format!("This cancels {} for good", counted(matching, "delivery")), Answer::Count(matching))
+        }
+    }
+}
+
+/// With a bar for people who watch, until it is done or a signal comes.
+async fn watched(store: &dyn Store, bulk: &Bulk, matching: u64, json: bool) -> Result<u64> {
+    let stop = Stop::on_signals(|| ())?;
+    let bar = progress(matching, bulk.done(), json);
+    let affected = in_batches(store, bulk, matching, |done| {
+        bar.set_position(done);
+        !stop.token.is_cancelled()
+    })
+    .await;
+    bar.finish_and_clear();
+    let affected = affected?;
+    match interrupted(&stop, affected, bulk.done()) {
+        Some(failure) if affected < matching => Err(failure),
+        _ => Ok(affected),
     }
 }
 
 /// Acts batch by batch until `total` are done or nothing is left, and says after each how many it was. It never takes
-/// more than `total`: what dies again meanwhile is not taken twice.
+/// more than `total`: what fails again meanwhile is not taken twice.
 pub(crate) async fn in_batches(
     store: &dyn Store,
-    fate: Fate,
-    which: &DeadFilter,
+    bulk: &Bulk,
     total: u64,
     mut after_batch: impl FnMut(u64) -> bool,
 ) -> std::result::Result<u64, postrider::Error> {
     let actor = actor();
     let mut done = 0;
     while done < total {
-        let at_most = u32::try_from(total - done).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);
-        let affected = store.operate(&actor, &fate.action(which.clone(), at_most)).await?.affected;
+        let affected = store.operate(&actor, &bulk.batch(total - done)).await?.affected;
         done += affected;
         if !after_batch(done) || affected == 0 {
             break;
@@ -153,13 +270,13 @@ pub(crate) async fn in_batches(
     Ok(done)
 }
 
-/// An action that was interrupted between two batches: how far it came, and that the rest is as it was.
+/// An action that was interrupted between two batches: how far it came, and that the rest is unchanged.
 pub(crate) fn interrupted(stop: &Stop, done: u64, words: &str) -> Option<Failure> {
     let code = stop.heard()?;
     let done = humane::count(done);
     Some(
-        Failure::new(code, format!("{}: {done} {words}, the rest is as it was", code.word()))
-            .hint("the same command goes on"),
+        Failure::new(code, format!("{}: {done} {words}, the rest is unchanged", code.word()))
+            .hint("run the same command again to continue"),
     )
 }
 

@@ -17,10 +17,12 @@ use crate::store::{Address, Missing, Opened};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
-Every redrive, discard, retry-now, skip, replay, pause, resume, unclaim-stuck,
-prune and change of a route is written down in the transaction that carries it
-out, with who gave it: user@host here, the token's name in the admin API. So is
-a message that is enqueued over the admin API.
+Every redrive, discard, cancel, retry-now, skip, replay, pause, resume,
+unclaim-stuck, prune and change of a route is written down in the transaction
+that carries it out, by SQL too. So is a message that is enqueued over the admin
+API. WHO is what the caller says: user@host here, the token's name in the admin
+API, the login if nobody is named. LOGIN is the database's own: whose password
+or certificate it was.
 
 Examples:
   postrider audit
@@ -73,10 +75,11 @@ impl Prepared {
     }
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     Column::Right("NO"),
     Column::Right("AGE"),
     Column::Left("WHO"),
+    Column::Optional("LOGIN"),
     Column::Left("ACTION"),
     Column::Right("CHANGED"),
     Column::Left("DETAIL"),
@@ -87,13 +90,14 @@ fn row(entry: &AuditRecord, now: SystemTime) -> Vec<Text> {
         Text::from(entry.id.to_string()),
         Text::from(humane::age(now, entry.at)),
         Text::from(&entry.actor),
+        Text::from(entry.db_user.as_deref().unwrap_or_default()),
         Text::from(&entry.action),
         Text::count(entry.affected, Paint::Plain),
         Text::new(detail(&entry.detail), Paint::Quiet),
     ]
 }
 
-/// `sink=orders topic=order.placed`: the action without its name and without what was not given.
+/// `sink=orders topic=order.placed`: what was asked for, without what was not given.
 fn detail(detail: &RawValue) -> String {
     let mut words = Vec::new();
     if let Ok(value) = serde_json::from_str(detail.get()) {
@@ -105,7 +109,7 @@ fn detail(detail: &RawValue) -> String {
 fn flatten(name: &str, value: &serde_json::Value, words: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(members) => {
-            for (name, value) in members.iter().filter(|(name, _)| *name != "action") {
+            for (name, value) in members {
                 flatten(name, value, words);
             }
         }
@@ -128,6 +132,7 @@ struct EntryDocument<'a> {
     id: i64,
     at: String,
     actor: &'a str,
+    db_user: Option<&'a str>,
     action: &'a str,
     detail: &'a RawValue,
     affected: i64,
@@ -139,6 +144,7 @@ impl<'a> From<&'a AuditRecord> for EntryDocument<'a> {
             id: entry.id,
             at: humane::rfc3339(entry.at),
             actor: &entry.actor,
+            db_user: entry.db_user.as_deref(),
             action: &entry.action,
             detail: &entry.detail,
             affected: entry.affected,
@@ -151,11 +157,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_told_in_a_few_words() {
+    fn an_action_is_told_in_a_few_words() {
         let told = |json: &str| detail(&RawValue::from_string(json.to_owned()).unwrap());
-        assert_eq!(told(r#"{"action":"pause","sink":"orders"}"#), "sink=orders");
+        assert_eq!(told(r#"{"sink":"orders"}"#), "sink=orders");
         assert_eq!(
-            told(r#"{"action":"redrive","which":{"sink":"a","message_ids":["x","y"]},"at_most":10,"to":null}"#),
+            told(r#"{"sink":"a","message_ids":["x","y"],"at_most":10,"to":null}"#),
             "at_most=10 message_ids=2 of them sink=a"
         );
     }

@@ -7,9 +7,9 @@ mod show;
 
 use clap::Subcommand;
 
+use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::operator::Fate;
 use crate::options::Global;
 use crate::output::Output;
 use crate::store::{Address, Missing, Opened};
@@ -58,8 +58,8 @@ impl Args {
         let work = match self.verb {
             Verb::List(args) => Work::List(args.prepare()?),
             Verb::Groups(args) => Work::Groups(args.which),
-            Verb::Redrive(args) => Work::Change(args.what.prepare(Fate::Redrive)?),
-            Verb::Discard(args) => Work::Change(args.what.prepare(Fate::Discard)?),
+            Verb::Redrive(args) => Work::Change(args.what.prepare(Bulk::Redrive)?),
+            Verb::Discard(args) => Work::Change(args.what.prepare(Bulk::Discard)?),
         };
         Ok(Prepared { address: global.address()?, work })
     }

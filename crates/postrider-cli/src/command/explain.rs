@@ -15,9 +15,9 @@ const INDENT: &str = "  ";
 const PLAIN_WIDTH: usize = 78;
 
 const AFTER_HELP: &str = "\
-Codes: DELIVERED, DISCARDED, DEAD, LEASED, LEASE_EXPIRED, NOT_DUE, RETRY_LATER,
-BEHIND_LANE_HEAD, LANE_PARKED, SINK_PAUSED, BREAKER_OPEN, NO_RELAY, RELAY_SILENT
-and DUE. Exit code 4 if there is no such message.
+Codes: DELIVERED, DISCARDED, CANCELLED, DEAD, LEASED, LEASE_EXPIRED, NOT_DUE,
+RETRY_LATER, BEHIND_LANE_HEAD, LANE_PARKED, SINK_PAUSED, BREAKER_OPEN, NO_RELAY,
+RELAY_SILENT and DUE. Exit code 4 if there is no such message.
 
 Examples:
   postrider explain 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
@@ -96,7 +96,7 @@ fn print_reason(reason: &Reason, output: &mut Output) -> Result<()> {
 fn paint(code: &str) -> Paint {
     match code {
         "DELIVERED" => Paint::Good,
-        "DEAD" | "LANE_PARKED" | "NO_RELAY" | "RELAY_SILENT" | "DISCARDED" => Paint::Bad,
+        "DEAD" | "LANE_PARKED" | "NO_RELAY" | "RELAY_SILENT" | "DISCARDED" | "CANCELLED" => Paint::Bad,
         "LEASE_EXPIRED" | "RETRY_LATER" | "BEHIND_LANE_HEAD" | "SINK_PAUSED" | "BREAKER_OPEN" => Paint::Warning,
         _ => Paint::Plain,
     }

@@ -19,8 +19,8 @@ const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
 A message that goes to several sinks has a line for each that has not ended, and
-one line when nothing is left to deliver: discarded, if somebody gave it up for
-a sink, else delivered. The other states are read from the queue and are quick
+one line when nothing is left to deliver: discarded, if somebody gave it up or
+cancelled it for a sink, else delivered. The other states are read from the queue and are quick
 however long the history is.
 
 A search looks at a bounded number of messages and says how far it came. The end

@@ -3,24 +3,24 @@
 
 use std::time::Duration;
 
-use postrider::{Action, MAX_PER_ACTION};
-use serde::Serialize;
+use postrider::{Action, MAX_PER_ACTION, Pruned};
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{count, parse_duration};
-use crate::operator;
+use crate::humane::{count, counted, parse_duration};
+use crate::operator::{self, Answer, Consent, Document};
 use crate::options::Global;
 use crate::output::Output;
 use crate::store::{Address, Missing, Opened};
 
 const AFTER_HELP: &str = "\
 What is pending, leased or dead is never pruned; in PostgreSQL it keeps its whole
-partition (a day of messages). Dedupe keys go after their own window.
+partition (a day of messages). Dedupe keys go after their own window. Counts
+first, and asks; a scheduler gives --yes.
 
 Examples:
-  postrider prune
-  postrider prune --older-than 7d";
+  postrider prune --dry-run
+  postrider prune --older-than 7d --yes";
 
 /// Drop delivered history that is old enough
 #[derive(Debug, clap::Args)]
@@ -29,43 +29,57 @@ pub(crate) struct Args {
     /// Older than this [default: the store's retention, 7 days unless changed]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     older_than: Option<Duration>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(crate) struct Prepared {
     address: Address,
     older_than: Option<Duration>,
+    consent: Consent,
 }
 
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, older_than: self.older_than })
+        Ok(Prepared { address: global.address()?, older_than: self.older_than, consent: self.consent })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        #[derive(Serialize)]
-        struct Document {
-            pruned: u64,
+        let Self { address, older_than, consent } = self;
+        let Opened { store, .. } = address.open(Missing::Refuse).await?;
+        let prunable = store.prunable(older_than).await?;
+        let matching = prunable.partitions_dropped + prunable.rest_deleted + prunable.dedupe_deleted;
+        if matching == 0 || consent.dry_run {
+            let words = match matching {
+                0 => "nothing is old enough".to_owned(),
+                _ => format!("would drop {}", parts(prunable)),
+            };
+            return Document::new(matching, 0, consent.dry_run).print(output, &words, "");
         }
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let (actor, action) = (operator::actor(), Action::Prune { older_than: self.older_than });
-        let mut pruned = 0;
+        if !consent.yes {
+            operator::confirm(&format!("This drops {} for good", parts(prunable)), Answer::Yes)?;
+        }
+        let (actor, action) = (operator::actor(), Action::Prune { older_than });
+        let mut affected = 0;
         loop {
-            let affected = store.operate(&actor, &action).await?.affected;
-            pruned += affected;
+            let batch = store.operate(&actor, &action).await?.affected;
+            affected += batch;
             // A store that deletes row by row stops at its limit, and may have more.
-            if affected < u64::from(MAX_PER_ACTION) {
+            if batch < u64::from(MAX_PER_ACTION) {
                 break;
             }
         }
-        if output.json {
-            output.json(&Document { pruned })?;
-        } else if pruned == 0 {
-            output.line("nothing is old enough")?;
-        } else {
-            output.line(format!("pruned {}, counting partitions and single rows", count(pruned)))?;
-        }
-        Ok(ExitCode::Ok)
+        let words = format!("pruned {}, counting partitions and single rows", count(affected));
+        Document::new(matching, affected, false).print(output, &words, "")
     }
+}
+
+/// `2 partitions, 10 rows, 3 dedupe keys`.
+fn parts(pruned: Pruned) -> String {
+    let parts =
+        [(pruned.partitions_dropped, "partition"), (pruned.rest_deleted, "row"), (pruned.dedupe_deleted, "dedupe key")];
+    let told: Vec<String> = parts.iter().filter(|(many, _)| *many > 0).map(|(many, of)| counted(*many, of)).collect();
+    told.join(", ")
 }

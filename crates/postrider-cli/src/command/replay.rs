@@ -1,65 +1,73 @@
-//! `postrider replay`: delivers again what was enqueued in a span of time, to one sink. Counts first, asks, and goes on
-//! in bounded steps, each where the last one ended. What is pending or dead for the sink is left alone.
+//! `postrider replay`: delivers again what was delivered to a sink: messages that are named, or those that were enqueued in a
+//! span of time. Counts first, asks, and goes on in bounded steps, each where the last one ended. What is pending or dead
+//! for the sink is left alone, and so is what the sink never had, unless that is asked for.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::time::SystemTime;
 
-use postrider::{Action, ListFilter, MAX_PER_ACTION, ReplayAction, Store};
-use serde::Serialize;
+use postrider::{Action, MAX_PER_ACTION, Replay, ReplayCount, Store};
 use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane::{self, Moment, counted, parse_moment};
-use crate::operator::{self, Answer};
+use crate::operator::{self, Answer, Consent, Document};
 use crate::options::Global;
 use crate::output::{Output, printable};
 use crate::signals::Stop;
 use crate::store::{Address, Missing, Opened};
 
-/// Lines of one page while it counts.
-const COUNT_PAGE: u32 = 10_000;
+/// Stands before the ids that are not in the store.
+const NOT_FOUND: &str = "no message";
 
 const AFTER_HELP: &str = "\
-Every message of the span is delivered to the sink again, or for the first time
-if it never went there, with its old id and number: a receiver that deduplicates
-takes none twice. What is pending, leased or dead for the sink is left alone.
-With --rate they become due one after the other. Ctrl-C stops between two steps
-of 10,000.
+What was delivered to the sink is delivered to it again, with its old id and
+number: a receiver that deduplicates takes none twice. What is pending, leased or
+dead for the sink is left alone. What the sink never had, because no route sent
+it there or because somebody gave it up, is counted and left out, unless
+--include-never-delivered is given. With --rate they become due one after the
+other. Ctrl-C stops between two steps of 10,000. Exit code 4 if there is no such
+sink, or for ids that are not in the store.
 
 Examples:
+  postrider replay --sink orders 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
   postrider replay --sink orders --from '6h ago' --to '2h ago' --dry-run
   postrider replay --sink audit --from 2026-11-14T12:00:00Z --to now --rate 200
   postrider replay --sink orders --topic order.placed --from 1d --to now --yes";
 
-/// Deliver again what was enqueued in a span of time
+/// Deliver again what was delivered, by id or by a span of time
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
+    /// These messages
+    #[arg(value_name = "ID")]
+    message_ids: Vec<Uuid>,
     /// To this sink
     #[arg(long, value_name = "NAME")]
     sink: String,
     /// Enqueued at this time or later: RFC 3339, or "2h ago"
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
-    from: Moment,
+    #[arg(required_unless_present = "message_ids", conflicts_with = "message_ids")]
+    from: Option<Moment>,
     /// Enqueued before this time
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
-    to: Moment,
+    #[arg(required_unless_present = "message_ids", conflicts_with = "message_ids")]
+    to: Option<Moment>,
     /// Only of this topic
     #[arg(long)]
     topic: Option<String>,
     /// Only of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
+    /// Also what was never delivered to this sink
+    #[arg(long)]
+    include_never_delivered: bool,
     /// At most this many a second
     #[arg(long, value_name = "N")]
     rate: Option<NonZeroU32>,
-    /// Only count
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(crate) struct Prepared {
@@ -73,49 +81,63 @@ impl Args {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
-    matching: u64,
-    affected: u64,
-    dry_run: bool,
-}
-
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Self { address, args } = self;
         let Opened { store, .. } = address.open(Missing::Refuse).await?;
-        let now = store.now().await?;
-        let action = replay_of(&args, now)?;
-        let matching = count(&*store, &action).await?;
+        let wanted = replay_of(&args, store.now().await?)?;
+        let missing = not_in_store(&*store, &args.message_ids).await?;
+        let ReplayCount { delivered, never_delivered, .. } = count(&*store, &wanted).await?;
+        let matching = delivered + if args.include_never_delivered { never_delivered } else { 0 };
         let messages = counted(matching, "message");
-        if matching == 0 || args.dry_run {
+        let left_out = left_out(&args, never_delivered);
+        let document = |affected| Document {
+            never_delivered: Some(never_delivered),
+            missing: missing.clone(),
+            ..Document::new(matching, affected, args.consent.dry_run)
+        };
+        if matching == 0 || args.consent.dry_run {
             let words =
                 if matching == 0 { "no messages to replay".to_owned() } else { format!("would replay {messages}") };
-            return said(output, &Document { matching, affected: 0, dry_run: args.dry_run }, &words);
+            return document(0).print(output, &(words + &left_out), NOT_FOUND);
         }
-        if !args.yes {
-            let question = format!("This delivers {messages} to the sink {} again", printable(&args.sink));
+        if !args.consent.yes {
+            let question = format!("This delivers {messages} to the sink {} again{left_out}", printable(&args.sink));
             operator::confirm(&question, Answer::Yes)?;
         }
-        let affected = replay(&*store, action, matching, output.json).await?;
-        let words = format!("replaying {}: pending again", counted(affected, "message"));
-        said(output, &Document { matching, affected, dry_run: false }, &words)
+        let affected = replay(&*store, wanted, matching, output.json).await?;
+        let words = format!("replaying {}: pending again{left_out}", counted(affected, "message"));
+        document(affected).print(output, &words, NOT_FOUND)
     }
 }
 
-fn replay_of(args: &Args, now: SystemTime) -> Result<ReplayAction> {
+/// What was never delivered to the sink, if there is something.
+fn left_out(args: &Args, never_delivered: u64) -> String {
+    let many = humane::count(never_delivered);
+    match (never_delivered, args.include_never_delivered) {
+        (0, _) => String::new(),
+        (_, true) => format!("; {many} of them for the first time"),
+        (_, false) => format!("; {many} never delivered to this sink: left out without --include-never-delivered"),
+    }
+}
+
+fn replay_of(args: &Args, now: SystemTime) -> Result<Replay> {
     // What is enqueued while it works is on its way already.
-    let (from, to) = (args.from.resolve(now), args.to.resolve(now).min(now));
-    if from >= to {
+    let (from, to) = (args.from.map(|from| from.resolve(now)), args.to.map(|to| to.resolve(now).min(now)));
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
         let words = format!("nothing is from {} and before {}", humane::clock(from), humane::clock(to));
         return Err(Failure::usage(words).hint("--from has to be before --to, and in the past"));
     }
-    Ok(ReplayAction {
+    Ok(Replay {
         sink: args.sink.clone(),
+        message_ids: (!args.message_ids.is_empty()).then(|| args.message_ids.clone()),
         from,
         to,
         namespace: args.namespace.clone(),
         topic: args.topic.clone(),
+        include_never_delivered: args.include_never_delivered,
         per_second: args.rate,
         paced_from: None,
         after: None,
@@ -123,41 +145,40 @@ fn replay_of(args: &Args, now: SystemTime) -> Result<ReplayAction> {
     })
 }
 
-/// How many messages of the span have nothing open with the sink: what a replay takes.
-async fn count(store: &dyn Store, action: &ReplayAction) -> Result<u64> {
-    let mut filter = ListFilter {
-        namespace: action.namespace.clone(),
-        topic: action.topic.clone(),
-        from: Some(action.from),
-        to: Some(action.to),
-        limit: COUNT_PAGE,
-        ..ListFilter::default()
-    };
-    let mut matching = 0;
+/// Which of these messages are not in the store.
+async fn not_in_store(store: &dyn Store, message_ids: &[Uuid]) -> Result<Vec<Uuid>> {
+    if message_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found: HashSet<Uuid> = store.entries(message_ids).await?.iter().map(|entry| entry.message_id).collect();
+    Ok(message_ids.iter().copied().filter(|id| !found.contains(id)).collect())
+}
+
+/// How many messages it would take, step by step, each bounded.
+async fn count(store: &dyn Store, wanted: &Replay) -> Result<ReplayCount> {
+    let (mut step, mut total) = (wanted.clone(), ReplayCount::default());
     loop {
-        let page = store.list(&filter).await?;
-        // A page ends between two messages, and the lines of one stand together.
-        for lines in page.items.chunk_by(|one, next| one.message_id == next.message_id) {
-            matching += u64::from(lines.iter().all(|line| line.sink.as_deref() != Some(&action.sink)));
+        let counted = store.count_replay(&step).await?;
+        total.delivered += counted.delivered;
+        total.never_delivered += counted.never_delivered;
+        if counted.next.is_none() {
+            return Ok(total);
         }
-        match page.next {
-            Some(next) => filter.before = Some(next),
-            None => return Ok(matching),
-        }
+        step.after = counted.next;
     }
 }
 
-async fn replay(store: &dyn Store, mut action: ReplayAction, matching: u64, json: bool) -> Result<u64> {
+async fn replay(store: &dyn Store, mut wanted: Replay, matching: u64, json: bool) -> Result<u64> {
     let (actor, stop) = (operator::actor(), Stop::on_signals(|| ())?);
     let bar = operator::progress(matching, "replaying", json);
     let mut affected = 0;
     loop {
-        let done = store.operate(&actor, &Action::Replay(action.clone())).await;
+        let done = store.operate(&actor, &Action::Replay(wanted.clone())).await;
         let done = done.inspect_err(|_| bar.finish_and_clear())?;
         affected += done.affected;
         bar.set_position(affected);
         let Some(next) = done.next else { break };
-        (action.after, action.paced_from) = (Some(next), done.paced_until);
+        (wanted.after, wanted.paced_from) = (Some(next), done.paced_until);
         if stop.token.is_cancelled() {
             bar.finish_and_clear();
             return Err(stopped(&stop, affected, next));
@@ -180,13 +201,4 @@ fn stopped(stop: &Stop, affected: u64, last: Uuid) -> Failure {
         Some(since) => failure.hint(format!("to go on, give --from {since}")),
         None => failure,
     }
-}
-
-fn said(output: &mut Output, document: &Document, words: &str) -> Result<ExitCode> {
-    if output.json {
-        output.json(document)?;
-    } else {
-        output.line(words)?;
-    }
-    Ok(ExitCode::Ok)
 }

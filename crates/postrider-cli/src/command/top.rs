@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::look::{Looked, Picture};
 use self::state::{Act, View};
+use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane::{count, counted};
-use crate::operator::{self, Fate};
+use crate::operator;
 use crate::options::Global;
 use crate::output;
 use crate::signals::Stop;
@@ -201,7 +202,8 @@ async fn redrive(store: &dyn Store, which: &DeadFilter, total: u64, tell: &mpsc:
         drop(tell.try_send(News::Said(format!("redriving: {} of {}", count(done), count(total)))));
         true
     };
-    News::Said(match operator::in_batches(store, Fate::Redrive, which, total, progress).await {
+    let bulk = Bulk::Redrive(which.clone());
+    News::Said(match operator::in_batches(store, &bulk, total, progress).await {
         Ok(done) => format!("redriven {}", counted(done, "dead letter")),
         Err(error) => error.in_short(),
     })

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use postrider::{Replay, SqliteStore, Store as _};
+use postrider::{Action, MAX_PER_ACTION, Replay, SqliteStore, Store as _};
 use serde_json::Value;
 
 use crate::receive::{Receiver, drained, ids};
@@ -72,8 +72,9 @@ async fn a_site_forwards_and_the_cloud_takes_each_event_once() {
 /// As after a restore from a backup.
 async fn replay(site: &Outbox, ids: &BTreeSet<String>) {
     let store = SqliteStore::open(site.url.strip_prefix("sqlite:").unwrap()).unwrap();
-    let messages = Replay::Messages(ids.iter().map(|id| id.parse().unwrap()).collect());
-    assert_eq!(store.replay("default", &messages).await.unwrap(), 150);
+    let message_ids = Some(ids.iter().map(|id| id.parse().unwrap()).collect());
+    let replay = Replay { sink: "default".to_owned(), message_ids, at_most: MAX_PER_ACTION, ..Replay::default() };
+    assert_eq!(store.operate("ann", &Action::Replay(replay)).await.unwrap().affected, 150);
 }
 
 /// The cloud is away when the site starts, and comes back: `postrider run` gets through by itself.

@@ -64,7 +64,7 @@ async fn dead_letters_are_listed_grouped_and_redriven() {
         assert_eq!(run_at(url, &["dlq", "redrive", &placed]).ok(), "redriven 1 dead letter\n", "one needs no question");
         let asked = run_at(url, &["dlq", "redrive", "--all"]);
         assert_eq!((asked.code, count(url, "dead")), (2, 2), "{}", asked.stderr);
-        assert!(asked.stderr.contains("nobody is here to confirm it") && asked.stderr.contains("--yes"));
+        assert!(asked.stderr.contains("there is no terminal to confirm it") && asked.stderr.contains("--yes"));
         let all = run_at(url, &["dlq", "redrive", "--all", "--yes", "--json"]).json();
         assert_eq!(all, json!({"matching": 2, "affected": 2, "dry_run": false}));
         assert_eq!((count(url, "dead"), count(url, "pending")), (0, 5));
@@ -85,7 +85,7 @@ async fn a_discard_is_counted_and_lets_its_lane_go_on() {
         assert_eq!(run_at(url, &["dlq", "discard", "--lane", "c-7", "--yes"]).ok(), "discarded 1 dead letter\n");
         assert_eq!((count(url, "dead"), count(url, "parked_lanes")), (2, 0));
         for (args, words) in [
-            (&["dlq", "discard"][..], "it is not said which dead letters"),
+            (&["dlq", "discard"][..], "say which dead letters"),
             (&["dlq", "discard", "--all", "--sink", "x"], "it does not go with ids or filters"),
         ] {
             let wrong = run_at(url, args);
@@ -207,7 +207,8 @@ async fn what_was_delivered_is_replayed_by_its_time() {
         let refused = run_at(url, &span);
         assert_eq!((refused.code, count(url, "pending")), (2, 1), "{}", refused.stderr);
         let some = [&span[..], &["--topic", "order.placed", "--yes", "--rate", "100", "--json"]].concat();
-        assert_eq!(run_at(url, &some).json(), json!({"matching": 2, "affected": 2, "dry_run": false}));
+        let done = json!({"matching": 2, "affected": 2, "never_delivered": 0, "dry_run": false});
+        assert_eq!(run_at(url, &some).json(), done);
         assert_eq!(count(url, "pending"), 3);
         let wrong = run_at(url, &["replay", "--sink", "x", "--from", "now", "--to", "1h ago"]);
         assert!(wrong.code == 2 && wrong.stderr.contains("--from has to be before --to"), "{}", wrong.stderr);
@@ -220,11 +221,10 @@ async fn stuck_claims_are_taken_back_and_history_is_pruned() {
     for Outbox { url, .. } in &outboxes().await {
         enqueue(url, &["t"]);
         assert_eq!(run_at(url, &["unclaim-stuck"]).ok(), "nothing is held for longer than 5m 00s\n");
-        assert_eq!(run_at(url, &["unclaim-stuck", "--older-than", "0s", "--json"]).json(), json!({"unclaimed": 0}));
+        let nothing = run_at(url, &["unclaim-stuck", "--older-than", "0s", "--json"]).json();
+        assert_eq!(nothing, json!({"matching": 0, "affected": 0, "dry_run": false}));
         assert_eq!(run_at(url, &["drain"]).code, 0);
         assert_eq!(run_at(url, &["prune", "--older-than", "7d"]).ok(), "nothing is old enough\n");
-        let entries = run_at(url, &["audit", "--json"]).json();
-        assert_eq!(entries["items"][0]["action"], "prune", "{entries}");
     }
 }
 
@@ -238,12 +238,12 @@ async fn what_waits_is_made_due() {
         assert_eq!(run_at(url, &["retry-now", &ids[0]]).ok(), "made 1 message due now\n", "one needs no question");
         let asked = run_at(url, &["retry-now", "--sink", "default"]);
         assert_eq!((asked.code, count(url, "due")), (2, 2), "{}", asked.stderr);
-        assert!(asked.stderr.contains("nobody is here to confirm it"), "{}", asked.stderr);
+        assert!(asked.stderr.contains("there is no terminal to confirm it"), "{}", asked.stderr);
         let rest = run_at(url, &["retry-now", "--sink", "default", "--yes", "--json"]).json();
         assert_eq!(rest, json!({"matching": 2, "affected": 2, "dry_run": false}));
         assert_eq!(run_at(url, &["retry-now", "--all"]).ok(), "nothing waits for its time\n");
         let wrong = run_at(url, &["retry-now"]);
-        assert!(wrong.code == 2 && wrong.stderr.contains("it is not said which messages"), "{}", wrong.stderr);
+        assert!(wrong.code == 2 && wrong.stderr.contains("say which deliveries"), "{}", wrong.stderr);
         assert_eq!(last_entry(url)["action"], "retry_now");
         assert_eq!(count(url, "due"), 4);
     }
@@ -292,4 +292,142 @@ async fn the_audit_names_a_user_without_any_variable() {
     finish(pause, b"").ok();
     let actor = last_entry(&outbox.url)["actor"].as_str().unwrap().to_owned();
     assert!(actor.starts_with(&format!("{}@", user.trim())), "{actor}");
+}
+
+/// An id that nobody knows.
+const UNKNOWN: &str = "019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
+
+#[tokio::test]
+async fn what_was_replayed_to_a_mistyped_sink_is_cancelled() {
+    for Outbox { url, .. } in &outboxes().await {
+        let ids: Vec<String> = (0..3).map(|_| enqueue(url, &["t", "--lane", "a"])).collect();
+        let dry = run_at(url, &["cancel", "--sink", "default", "--dry-run"]).ok();
+        assert_eq!(dry, "would cancel 3 deliveries\n");
+        let asked = run_at(url, &["cancel", &ids[0]]);
+        assert_eq!((asked.code, count(url, "pending")), (2, 3), "{}", asked.stderr);
+        assert!(asked.stderr.contains("This cancels 1 delivery for good"), "{}", asked.stderr);
+        assert_eq!(run_at(url, &["cancel", &ids[0], "--yes"]).ok(), "cancelled 1 delivery\n");
+        let why = run_at(url, &["explain", &ids[0]]).ok();
+        assert!(why.contains("CANCELLED") && why.contains("cancelled it at"), "{why}");
+        assert!(run_at(url, &["show", &ids[0]]).ok().contains("CANCELLED"));
+        let listed = run_at(url, &["list", "--state", "discarded", "--json"]).json();
+        assert_eq!(listed["messages"][0]["message_id"], *ids[0], "{listed}");
+        for filter in [&["--topic", "u"][..], &["--namespace", "n"], &["--lane", "b"], &["--tenant", UNKNOWN]] {
+            let none = run_at(url, &[&["cancel", "--yes"], filter].concat()).ok();
+            assert_eq!(none, "nothing is pending\n", "{filter:?}");
+        }
+        let all = run_at(url, &["cancel", "--lane", "a", "--topic", "t", "--yes", "--json"]).json();
+        assert_eq!(all, json!({"matching": 2, "affected": 2, "leased": 0, "dry_run": false}));
+        let entry = last_entry(url);
+        assert_eq!((&entry["action"], &entry["detail"]["lane"]), (&"cancel".into(), &"a".into()), "{entry}");
+        let wrong = run_at(url, &["cancel"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains("say which deliveries"), "{}", wrong.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_replay_asks_for_its_sink_and_counts_what_it_never_had() {
+    for Outbox { url, .. } in &outboxes().await {
+        run_at(url, &["routes", "add", "public", "default", "partner"]).ok();
+        enqueue(url, &["secret"]);
+        let public = enqueue(url, &["public"]);
+        assert_eq!(run_at(url, &["drain", "--sink", "partner"]).code, 0);
+        assert_eq!(run_at(url, &["drain"]).code, 0);
+        let span = ["replay", "--sink", "partner", "--from", "1h ago", "--to", "now"];
+        let dry = run_at(url, &[&span[..], &["--dry-run"]].concat()).ok();
+        assert!(dry.starts_with("would replay 1 message; 1 never delivered to this sink"), "{dry}");
+        let dry = run_at(url, &[&span[..], &["--include-never-delivered", "--dry-run"]].concat()).ok();
+        assert_eq!(dry, "would replay 2 messages; 1 of them for the first time\n");
+        let done = run_at(url, &[&span[..], &["--yes", "--json"]].concat()).json();
+        assert_eq!(done, json!({"matching": 1, "affected": 1, "never_delivered": 1, "dry_run": false}));
+        assert_eq!(run_at(url, &["drain", "--sink", "partner"]).code, 0);
+
+        for more in [&["--dry-run"][..], &["--yes"], &["--yes", "--include-never-delivered"]] {
+            let mistyped = ["replay", "--sink", "partnre", "--from", "1h ago", "--to", "now"];
+            let refused = run_at(url, &[&mistyped[..], more].concat());
+            assert_eq!((refused.code, count(url, "pending")), (4, 0), "{}", refused.stderr);
+            assert!(refused.stderr.contains("there is no sink \"partnre\""), "{}", refused.stderr);
+        }
+        // By its id alone, and an id that is not there is told.
+        let one = run_at(url, &["replay", "--sink", "partner", &public, UNKNOWN, "--yes", "--json"]);
+        let document: Value = serde_json::from_str(&one.stdout).unwrap();
+        assert_eq!((one.code, &document["affected"], &document["missing"]), (4, &1.into(), &json!([UNKNOWN])));
+        assert_eq!(count(url, "pending"), 1);
+    }
+}
+
+#[tokio::test]
+async fn ids_that_are_not_meant_are_named() {
+    for Outbox { url, .. } in &outboxes().await {
+        let dead = enqueue(url, &["t"]);
+        kill_all(url);
+        let pending = enqueue(url, &["t", "--delay", "1h"]);
+        for verb in ["redrive", "discard"] {
+            let none = run_at(url, &["dlq", verb, UNKNOWN, "--yes"]);
+            assert_eq!(
+                (none.code, none.stdout),
+                (4, format!("no dead letters\nno dead letter of {UNKNOWN}\n")),
+                "{verb}"
+            );
+        }
+        let some = run_at(url, &["dlq", "redrive", &dead, UNKNOWN, &pending, "--yes", "--json"]);
+        let document: Value = serde_json::from_str(&some.stdout).unwrap();
+        assert_eq!((some.code, &document["affected"]), (4, &1.into()), "{document}");
+        assert_eq!(document["missing"], json!([UNKNOWN, pending]));
+        for verb in ["retry-now", "cancel"] {
+            let some = run_at(url, &[verb, &pending, UNKNOWN, "--yes"]);
+            assert_eq!(some.code, 4, "{verb}: {}", some.stdout);
+            assert!(some.stdout.contains(&format!("no open delivery of {UNKNOWN}\n")), "{verb}: {}", some.stdout);
+            assert!(!some.stdout.contains(&pending), "{verb}: {}", some.stdout);
+        }
+        assert_eq!(run_at(url, &["cancel", &dead, "--yes"]).ok(), "cancelled 1 delivery\n");
+    }
+}
+
+#[tokio::test]
+async fn prune_and_unclaim_count_and_ask_first() {
+    let [postgres, sqlite] = outboxes().await;
+    let many: Vec<String> = (0..2).map(|_| enqueue(&postgres.url, &["t"])).collect();
+    postgres.sql("select count(*) from outbox.claim('w', 10, 600)").await;
+    let dry = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--dry-run"]).ok();
+    assert_eq!(dry, "would take back 2 messages\n");
+    let asked = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s"]);
+    assert_eq!((asked.code, count(&postgres.url, "leased")), (2, 2), "{}", asked.stderr);
+    assert!(asked.stderr.contains("there is no terminal to confirm it"), "{}", asked.stderr);
+    let done = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--yes", "--json"]).json();
+    assert_eq!(done, json!({"matching": 2, "affected": 2, "dry_run": false}));
+    assert_eq!(last_entry(&postgres.url)["action"], "unclaim_stuck");
+    assert_eq!(many.len(), 2);
+
+    let url = &sqlite.url;
+    for _ in 0..2 {
+        enqueue(url, &["t"]);
+    }
+    assert_eq!(run_at(url, &["drain"]).code, 0);
+    let dry = run_at(url, &["prune", "--older-than", "0s", "--dry-run"]).ok();
+    assert_eq!(dry, "would drop 2 rows\n");
+    let asked = run_at(url, &["prune", "--older-than", "0s"]);
+    assert_eq!(asked.code, 2, "{}", asked.stdout);
+    assert!(asked.stderr.contains("This drops 2 rows for good"), "{}", asked.stderr);
+    assert_eq!(run_at(url, &["list", "--json"]).json()["messages"].as_array().unwrap().len(), 2);
+    let done = run_at(url, &["prune", "--older-than", "0s", "--yes", "--json"]).json();
+    assert_eq!(done, json!({"matching": 2, "affected": 2, "dry_run": false}));
+    assert_eq!(last_entry(url)["action"], "prune");
+}
+
+/// The database's login stands beside whoever the command line says it is.
+#[tokio::test]
+async fn the_audit_shows_the_login() {
+    let [postgres, sqlite] = outboxes().await;
+    for (url, login) in
+        [(&postgres.url, Value::from(postgres.sql("select session_user").await)), (&sqlite.url, Value::Null)]
+    {
+        run_at(url, &["sinks", "pause", "default"]).ok();
+        let entry = last_entry(url);
+        assert_eq!(entry["db_user"], login, "{entry}");
+        assert!(entry["actor"].as_str().unwrap().contains('@'), "{entry}");
+    }
+    postgres.sql("select outbox.configure_sink('default', paused => false)").await;
+    assert_eq!(last_entry(&postgres.url)["action"], "resume", "SQL by hand is audited, too");
+    assert!(run_at(&postgres.url, &["audit"]).ok().contains("LOGIN"));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use postrider::SinkChange;
+use postrider::{Action, DeadFilter, MAX_PER_ACTION};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::view::Viewer;
 use super::world::Tone;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::output;
+use crate::{operator, output};
 
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(125);
@@ -124,18 +124,21 @@ fn wish(event: &Event) -> Option<Wish> {
 /// Pauses the sink in the store, as an operator would, or resumes it.
 async fn pause(viewer: &Viewer) -> Result<()> {
     let paused = !viewer.world.paused.fetch_not(Ordering::Relaxed);
-    let (change, words) = if paused {
-        (SinkChange::pause(), "you paused the sink: its messages wait")
+    let sink = SINK.to_owned();
+    let (action, words) = if paused {
+        (Action::Pause { sink }, "you paused the sink: its messages wait")
     } else {
-        (SinkChange::resume(), "you resumed the sink")
+        (Action::Resume { sink }, "you resumed the sink")
     };
-    viewer.store.configure_sink(SINK, change).await?;
+    viewer.store.operate(&operator::actor(), &action).await?;
     viewer.world.say(if paused { Tone::Warning } else { Tone::Good }, words);
     Ok(())
 }
 
 async fn redrive(viewer: &Viewer) -> Result<()> {
-    let redriven = viewer.store.redrive(None, Some(SINK)).await?;
+    let which = DeadFilter { sink: Some(SINK.to_owned()), ..DeadFilter::default() };
+    let redrive = Action::Redrive { which, at_most: MAX_PER_ACTION };
+    let redriven = viewer.store.operate(&operator::actor(), &redrive).await?.affected;
     viewer.world.unpark();
     let words = match redriven {
         0 => "nothing is dead: nothing to redrive".to_owned(),

@@ -1,7 +1,6 @@
 //! The life of a message, top to bottom: enqueued, each attempt when its outcome was recorded, and where every
 //! delivery stands now. Called by `show` alone.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use postrider::{AttemptRecord, DeliveryRecord, MessageDetail};
@@ -37,11 +36,10 @@ pub(super) fn print(message: &MessageDetail, now: SystemTime, output: &mut Outpu
     Ok(())
 }
 
-/// How it ended, now that nothing is left to deliver: given up, if the last attempt for a sink failed.
+/// How it ended, now that nothing is left to deliver: given up, if a sink that was tried never had it.
 fn ended(attempts: &[AttemptRecord]) -> &'static str {
-    let last: BTreeMap<&str, &str> =
-        attempts.iter().map(|attempt| (attempt.sink.as_str(), attempt.state.as_str())).collect();
-    if last.values().all(|state| *state == "DISPATCHED") { "delivered" } else { "discarded" }
+    let had = |sink: &str| attempts.iter().any(|attempt| attempt.sink == sink && attempt.state == "DISPATCHED");
+    if attempts.iter().all(|attempt| had(&attempt.sink)) { "delivered" } else { "discarded" }
 }
 
 fn print_attempt(attempt: &AttemptRecord, enqueued_at: SystemTime, output: &mut Output) -> Result<()> {
