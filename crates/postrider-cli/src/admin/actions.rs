@@ -3,74 +3,51 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::{Action, DeadFilter, MAX_PER_ACTION};
+use postrider::MAX_PER_ACTION;
+use uuid::Uuid;
 
 use super::error::ApiError;
 use super::state::Served;
+use crate::bulk::{Bulk, Counted};
 
 /// After this long no further batch is begun: whoever wants more asks again.
 pub(super) const ACTION_TIME: Duration = Duration::from_secs(20);
 
-/// What to do with dead letters.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
-    Redrive,
-    Discard,
-}
-
-impl Act {
-    fn action(self, which: DeadFilter) -> Action {
-        match self {
-            Self::Redrive => Action::Redrive { which, at_most: MAX_PER_ACTION },
-            Self::Discard => Action::Discard { which, at_most: MAX_PER_ACTION },
-        }
-    }
-
-    fn past(self) -> &'static str {
-        match self {
-            Self::Redrive => "redriven",
-            Self::Discard => "discarded",
-        }
-    }
-}
-
 /// How far it went.
 pub(super) struct Acted {
-    pub(super) matching: u64,
+    pub(super) counted: Counted,
     pub(super) affected: u64,
     pub(super) remaining: u64,
 }
 
-/// What is dead now: what dies again while the batches go on is not taken a second time.
-pub(super) async fn dead_now(database: &Served, filter: DeadFilter) -> Result<DeadFilter, ApiError> {
-    // One step past the store's clock, for what died in this very moment.
-    let now = database.ask(database.store.now()).await? + Duration::from_micros(1);
-    let died_to = Some(filter.died_to.map_or(now, |to| to.min(now)));
-    Ok(DeadFilter { died_to, ..filter })
+/// More ids than one action takes.
+pub(super) fn check_ids(message_ids: Option<&Vec<Uuid>>) -> Result<(), ApiError> {
+    match message_ids {
+        Some(ids) if ids.len() > MAX_PER_ACTION as usize => {
+            Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} message_ids in one request")))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// All dead letters of this kind, in batches.
-pub(super) async fn until_done(
-    database: &Served,
-    actor: &str,
-    act: Act,
-    filter: DeadFilter,
-) -> Result<Acted, ApiError> {
-    let filter = dead_now(database, filter).await?;
-    let matching = database.ask(database.store.count_dead(&filter)).await?;
-    let action = act.action(filter.clone());
-    let begun = Instant::now();
-    let mut affected = 0;
-    loop {
-        let batch = database.operate(actor, &action).await.map_err(|error| error.after(affected, act.past()))?.affected;
+/// The same, limited to what is dead now.
+pub(super) async fn dead_by_now(database: &Served, bulk: Bulk) -> Result<Bulk, ApiError> {
+    Ok(bulk.dead_by(database.ask(database.store.now()).await?))
+}
+
+/// All of this kind, in batches; in a dry run none.
+pub(super) async fn until_done(database: &Served, actor: &str, bulk: &Bulk, dry_run: bool) -> Result<Acted, ApiError> {
+    let counted = database.ask(bulk.count(&*database.store)).await?;
+    let matching = counted.matching;
+    let (begun, mut affected) = (Instant::now(), 0);
+    while !dry_run && begun.elapsed() < ACTION_TIME {
+        // At least once: a request that finds nothing is in the audit, too.
+        let done = database.operate(actor, &bulk.batch((matching - affected).max(1))).await;
+        let batch = done.map_err(|error| error.after(affected, bulk.done()))?.affected;
         affected += batch;
-        if batch < u64::from(MAX_PER_ACTION) {
-            return Ok(Acted { matching, affected, remaining: 0 });
-        }
-        if begun.elapsed() >= ACTION_TIME {
-            let remaining = database.ask(database.store.count_dead(&filter)).await;
-            let remaining = remaining.map_err(|error| error.after(affected, act.past()))?;
-            return Ok(Acted { matching, affected, remaining });
+        if batch == 0 || affected >= matching {
+            return Ok(Acted { counted, affected, remaining: 0 });
         }
     }
+    Ok(Acted { counted, affected, remaining: matching.saturating_sub(affected) })
 }

@@ -13,7 +13,7 @@ use super::error::Answer;
 use super::input::{Asked, Limit, Time};
 use super::state::Admin;
 
-/// Of one page: an order by ids names each of them.
+/// Of one page: an action by ids names each of them.
 const MAX_ENTRIES: u32 = 100;
 
 #[derive(Deserialize, IntoParams)]
@@ -42,11 +42,14 @@ pub(super) struct AuditDocument {
 struct AuditItem {
     id: i64,
     at: Time,
+    /// Who, as the caller says; the login if nobody was named.
     #[schema(example = "ops@192.0.2.7")]
     actor: String,
+    /// The login that did it, as the server knows it; null in SQLite, which has no logins.
+    db_user: Option<String>,
     #[schema(example = "redrive")]
     action: String,
-    /// The action.
+    /// What was asked for.
     #[schema(value_type = Value)]
     detail: Box<RawValue>,
     /// How many deliveries it changed.
@@ -71,6 +74,7 @@ impl From<AuditRecord> for AuditItem {
             id: record.id,
             at: Time(record.at),
             actor: record.actor,
+            db_user: record.db_user,
             action: record.action,
             detail: record.detail,
             affected: record.affected,

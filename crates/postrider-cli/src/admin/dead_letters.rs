@@ -8,17 +8,18 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use postrider::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_PER_ACTION};
+use postrider::{DeadFilter, DeadGroup, DeadLetter, DeadPage};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::access::Caller;
-use super::actions::{self, Act, Acted};
+use super::actions;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
 use super::state::Admin;
 use super::sync::AnyQuery;
+use crate::bulk::{Bulk, Counted};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -123,6 +124,8 @@ pub(super) struct ActDocument {
     affected: u64,
     /// How many are left because one request does not take more.
     remaining: u64,
+    /// Messages that were named and have no such dead letter.
+    missing: Vec<Uuid>,
     dry_run: bool,
     /// Of a dry run: those were counted that died before. As `filter.to` of the action, it means the same ones.
     to: Option<Time>,
@@ -235,7 +238,7 @@ pub(super) async fn redrive(
     Asked(query): Asked<AnyQuery>,
     Sent(body): Sent<ActBody>,
 ) -> Answer<ActDocument> {
-    act(&admin, &caller, &query, Act::Redrive, body).await
+    act(&admin, &caller, &query, Bulk::Redrive, body).await
 }
 
 /// Dead letters are given up for good
@@ -247,29 +250,30 @@ pub(super) async fn discard(
     Asked(query): Asked<AnyQuery>,
     Sent(body): Sent<ActBody>,
 ) -> Answer<ActDocument> {
-    act(&admin, &caller, &query, Act::Discard, body).await
+    act(&admin, &caller, &query, Bulk::Discard, body).await
 }
 
-async fn act(admin: &Admin, caller: &Caller, query: &AnyQuery, act: Act, body: ActBody) -> Answer<ActDocument> {
+async fn act(
+    admin: &Admin,
+    caller: &Caller,
+    query: &AnyQuery,
+    bulk: fn(DeadFilter) -> Bulk,
+    ActBody { filter, dry_run }: ActBody,
+) -> Answer<ActDocument> {
     let database = admin.database(query.database.as_deref())?;
-    let ActBody { filter, dry_run } = body;
-    let filter = filter.check()?;
-    if dry_run {
-        let filter = actions::dead_now(database, filter).await?;
-        let to = filter.died_to.map(Time::from);
-        let matching = database.ask(database.store.count_dead(&filter)).await?;
-        return Ok(Json(ActDocument { matching, affected: 0, remaining: matching, dry_run, to }));
-    }
-    let done = actions::until_done(database, &caller.actor(), act, filter).await?;
-    let Acted { matching, affected, remaining } = done;
-    Ok(Json(ActDocument { matching, affected, remaining, dry_run, to: None }))
+    let bulk = actions::dead_by_now(database, bulk(filter.check()?)).await?;
+    let done = actions::until_done(database, &caller.actor(), &bulk, dry_run).await?;
+    let to = match bulk {
+        Bulk::Redrive(which) | Bulk::Discard(which) if dry_run => which.died_to.map(Time::from),
+        _ => None,
+    };
+    let Counted { matching, missing, .. } = done.counted;
+    Ok(Json(ActDocument { matching, affected: done.affected, remaining: done.remaining, missing, dry_run, to }))
 }
 
 impl FilterBody {
     fn check(self) -> Result<DeadFilter, ApiError> {
-        if self.message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
-            return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} message_ids in one request")));
-        }
+        actions::check_ids(self.message_ids.as_ref())?;
         Ok(DeadFilter {
             message_ids: self.message_ids,
             sink: self.sink,

@@ -20,7 +20,7 @@ use super::access::{self, Demand};
 use super::error::{ApiError, ErrorDocument};
 use super::input::MAX_BODY_BYTES;
 use super::state::Admin;
-use super::{assets, audit, dead_letters, guard, health, lanes, messages, overview, replay, retry_now, sinks, sync};
+use super::{assets, audit, dead_letters, deliveries, guard, health, lanes, messages, overview, replay, sinks, sync};
 
 /// The name of the way to come in.
 const BEARER: &str = "token";
@@ -71,7 +71,8 @@ fn operate() -> OpenApiRouter<Arc<Admin>> {
     OpenApiRouter::new()
         .routes(routes!(sync::redrive))
         .routes(routes!(sync::unclaim_stuck))
-        .routes(routes!(retry_now::retry_now))
+        .routes(routes!(deliveries::retry_now))
+        .routes(routes!(deliveries::cancel))
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::discard))
         .routes(routes!(lanes::skip))

@@ -89,7 +89,7 @@ impl Served {
 
     /// The same for an action: nobody knows whether one that was given up was carried out.
     async fn change<T>(&self, change: impl Future<Output = Result<T, Error>>) -> Result<T, ApiError> {
-        let unknown = "it may be carried out all the same: the audit tells";
+        let unknown = "it may be carried out anyway: check the audit";
         let done = self.answered(in_turn(change)).await;
         self.reading.outdated();
         done?.ok_or_else(|| too_long().hint(unknown))

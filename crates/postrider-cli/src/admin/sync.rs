@@ -7,16 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{Action, DeadFilter, Entry, ListFilter, ListState, MAX_PER_ACTION, SinkStatus};
+use postrider::{Action, DeadFilter, Entry, ListFilter, ListState, SinkStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::access::Caller;
-use super::actions::{self, Act};
+use super::actions;
 use super::error::{Answer, ApiError};
 use super::input::{Asked, Limit, Sent, Time};
 use super::state::{Admin, Served};
+use crate::bulk::Bulk;
 
 /// The longest age that can be asked about: ten years.
 const MAX_AGE_SECONDS: u64 = 10 * 366 * 86_400;
@@ -252,11 +253,10 @@ pub(super) async fn redrive(
         (None, true) => None,
         _ => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}, one of the two")),
     };
-    if message_ids.as_ref().is_some_and(|ids| ids.len() > MAX_PER_ACTION as usize) {
-        return Err(ApiError::invalid(format!("more than {MAX_PER_ACTION} ids in one request")));
-    }
-    let filter = DeadFilter { message_ids, ..DeadFilter::default() };
-    let done = actions::until_done(database, &caller.actor(), Act::Redrive, filter).await?;
+    actions::check_ids(message_ids.as_ref())?;
+    let bulk = Bulk::Redrive(DeadFilter { message_ids, ..DeadFilter::default() });
+    let bulk = actions::dead_by_now(database, bulk).await?;
+    let done = actions::until_done(database, &caller.actor(), &bulk, false).await?;
     Ok(Json(RedriveDocument { redriven: done.affected, remaining: done.remaining }))
 }
 

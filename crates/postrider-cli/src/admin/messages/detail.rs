@@ -56,7 +56,7 @@ struct DeliveryItem {
 struct AttemptItem {
     sink: String,
     attempt_no: i32,
-    /// `DISPATCHED`, `RETRYABLE`, `FAILED` or `ZOMBIE_REQUEUE`.
+    /// `DISPATCHED`, `RETRYABLE`, `FAILED`, `ZOMBIE_REQUEUE` or `CANCELLED`.
     state: String,
     worker_id: String,
     claimed_at: Time,
