@@ -194,6 +194,20 @@ async fn a_page_that_was_rebound_to_this_machine_reads_and_sends_nothing() {
 }
 
 #[tokio::test]
+async fn what_waits_is_retried_and_cancelled() {
+    let world = World::start(Accepts::FromTheStart).await;
+    let later = |lane: &[&str]| {
+        let args = ["enqueue", "--json", "--topic", "order.paid", "--payload", "1", "--delay", "1h"];
+        run(&world.database, &[&args, lane].concat()).json()["message_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (later(&[]), later(&[]));
+    for _ in 0..2 {
+        later(&["--lane", "rest"]);
+    }
+    world.tell("deliveries.mjs", &[("FIRST", &first), ("SECOND", &second)]).await;
+}
+
+#[tokio::test]
 async fn every_view_fits_a_phone_and_a_desk_in_light_and_dark() {
     let world = World::start(Accepts::WhenTold).await;
     let long = "a-lane-with-a-name-that-is-far-too-long-for-any-phone-".repeat(4);

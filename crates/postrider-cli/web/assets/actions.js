@@ -5,6 +5,7 @@ import { post } from './api.js';
 import { plural } from './format.js';
 
 const letters = (amount) => plural(amount, 'dead letter');
+const deliveries = (amount) => plural(amount, 'delivery', 'deliveries');
 /** One request takes only so many. */
 const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} left: ask again` : '');
 
@@ -14,6 +15,12 @@ export function deadFilter(query, messageIds) {
   const filter = Object.fromEntries(names.filter((name) => query[name]).map((name) => [name, query[name]]));
   if (messageIds) filter.message_ids = messageIds;
   return filter;
+}
+
+/** The same of the messages' listing, for what is pending. */
+export function deliveryFilter(query) {
+  const names = ['sink', 'namespace', 'topic', 'tenant_id', 'lane'];
+  return Object.fromEntries(names.filter((name) => query[name]).map((name) => [name, query[name]]));
 }
 
 /** First how many, then the action for just those: what dies while somebody reads the question is not meant. */
@@ -94,22 +101,45 @@ export function resume({ sink, pending }) {
   };
 }
 
-/** The millisecond a moment lies in, as a range: ids are no finer than that. */
-export function itsMillisecond(time) {
-  const start = Date.parse(time);
-  return { from: new Date(start).toISOString(), to: new Date(start + 1).toISOString() };
+/** Counts and acts on pending deliveries; what a worker holds is left alone, and that is told. */
+function onDeliveries(path, filter, past) {
+  return {
+    prepare: () => post(path, { filter, dry_run: true }),
+    run: async () => {
+      const { affected, remaining, leased } = await post(path, { filter, dry_run: false });
+      const held = leased ? `, ${plural(leased, 'is', 'are')} held by workers and left alone` : '';
+      return `${deliveries(affected)} ${past}${held}${left(remaining)}.`;
+    },
+  };
+}
+
+export function cancel(filter, what) {
+  return {
+    title: `Cancel ${what}?`,
+    says: 'A cancelled delivery is never handed out. Its lane goes on without it. The message stays in the history, with who cancelled it. What a worker holds is left alone.',
+    danger: true,
+    typed: true,
+    action: (amount) => (amount === undefined ? 'Cancel deliveries' : `Cancel ${deliveries(amount)}`),
+    counts: ['pending delivery matches', 'pending deliveries match'],
+    ...onDeliveries('/api/v1/cancel', filter, 'cancelled'),
+  };
+}
+
+export function retryNow(filter, what) {
+  return {
+    title: `Retry ${what} now?`,
+    says: 'What waits for a retry, or was scheduled for later, becomes due at once. Attempts that were made still count. A lane keeps its order.',
+    action: (amount) => (amount === undefined ? 'Retry now' : `Retry ${deliveries(amount)}`),
+    counts: ['delivery waits for its time', 'deliveries wait for their time'],
+    ...onDeliveries('/api/v1/retry-now', filter, 'made due'),
+  };
 }
 
 export function replay(message, sink) {
-  const body = {
-    sink,
-    ...itsMillisecond(message.enqueued_at),
-    namespace: message.namespace,
-    topic: message.topic,
-  };
+  const body = { sink, message_ids: [message.message_id] };
   return {
     title: `Replay to ${sink}?`,
-    says: 'What was delivered is delivered again: the receiver sees it a second time, under the same id. Messages of this topic that were enqueued in the same millisecond are meant as well.',
+    says: 'What was delivered is delivered again: the receiver sees it a second time, under the same id.',
     danger: true,
     counts: ['message matches', 'messages match'],
     action: (amount) => (amount === undefined ? 'Replay' : `Replay ${plural(amount, 'message')}`),

@@ -35,6 +35,7 @@ const TONES = {
   paused: 'warn',
   SINK_PAUSED: 'warn',
   ZOMBIE_REQUEUE: 'warn',
+  CANCELLED: 'warn',
   LEASE_EXPIRED: 'warn',
   ATTEMPTS_EXHAUSTED: 'bad',
   RELAY_SILENT: 'bad',

@@ -15,10 +15,10 @@ export function Audit() {
   const at = before.at(-1);
   const audit = useData((signal) => get('/api/v1/audit', { before: at, limit: LIMIT }, signal), `audit ${at ?? ''}`);
   const items = audit.data?.items;
-  return html`<div class="head"><h1>Audit</h1><p class="muted">What operators ordered, from the page, the API and the command line. Nothing here can be changed.</p></div>
+  return html`<div class="head"><h1>Audit</h1><p class="muted">What operators did, from the page, the API, the command line and by SQL. Nothing here can be changed.</p></div>
     <${Problem} error=${audit.error} retry=${audit.reload} />
     ${audit.loading && html`<${Waiting} />`}
-    ${items?.length === 0 && html`<${Nothing}>${at ? 'Nothing older.' : 'Nobody has ordered anything yet.'}<//>`}
+    ${items?.length === 0 && html`<${Nothing}>${at ? 'Nothing older.' : 'Nobody has changed anything yet.'}<//>`}
     ${items?.length > 0 && html`<${List} items=${items} />`}
     <div class="pager">
       ${before.length > 0 && html`<button type="button" onClick=${() => setBefore(before.slice(0, -1))}>← Newer</button>`}
@@ -30,6 +30,7 @@ function List({ items }) {
   const columns = [
     { label: 'When', cell: (entry) => html`<${Time} at=${entry.at} />` },
     { label: 'Who', name: (entry) => entry.actor, cell: (entry) => html`<span class="mono">${entry.actor}</span>` },
+    { label: 'Login', cell: (entry) => html`<span class="mono">${entry.db_user ?? '–'}</span>` },
     { label: 'What', cell: (entry) => html`<strong>${entry.action.replaceAll('_', ' ')}</strong>` },
     { label: 'Changed', number: true, cell: (entry) => count(entry.affected) },
     { label: 'Detail', wide: true, cell: (entry) => html`<span class="detail">${words(entry.detail)}</span>` },
@@ -41,7 +42,7 @@ function List({ items }) {
 export function words(detail) {
   const said = [];
   const visit = (name, value) => {
-    if (value === null || value === undefined || name === 'action' || name === 'at_most') return;
+    if (value === null || value === undefined || name === 'at_most') return;
     if (Array.isArray(value))
       said.push(
         `${label(name)} ${value.length > 3 ? `${value.slice(0, 3).join(', ')} and ${value.length - 3} more` : value.join(', ')}`,

@@ -5,7 +5,7 @@ import { html } from '../vendor/htm-preact.js';
 import { get, getExact } from '../api.js';
 import { count, relative } from '../format.js';
 import { REFRESH_MS, useData, useSession, useTitle } from '../hooks.js';
-import { discard, redrive, replay } from '../actions.js';
+import { cancel, discard, redrive, replay, retryNow } from '../actions.js';
 import { Copy, Message, Action, Problem, ReadOnlyNote, Section, State, Table, Time, Waiting, Words } from '../parts.js';
 import { Payload } from '../payload.js';
 import { link } from '../router.js';
@@ -58,7 +58,9 @@ function Story({ message, explanation }) {
 
 function Explain({ message, explanation }) {
   const { ask } = useSession();
-  const dead = (sink) => message.deliveries.some((delivery) => delivery.sink === sink && delivery.state === 'dead');
+  const stands = (sink, state) =>
+    message.deliveries.find((delivery) => delivery.sink === sink && delivery.state === state);
+  const waits = (sink) => Date.parse(stands(sink, 'pending')?.due_at) > Date.now();
   const filter = (sink) => ({ message_ids: [message.message_id], sink });
   return html`<section class="explain" aria-label="Why it is where it is">
     ${explanation.deliveries.map(
@@ -68,9 +70,14 @@ function Explain({ message, explanation }) {
         ${reason.behind && html`<p>Waits behind <${Message} id=${reason.behind} /></p>`}</div>
       <p class="actions">
         ${
-          dead(reason.sink) &&
+          stands(reason.sink, 'dead') &&
           html`<${Action} onAction=${() => ask(redrive(filter(reason.sink), `it for ${reason.sink}`))}>Redrive<//>
           <${Action} danger onAction=${() => ask(discard(filter(reason.sink), `it for ${reason.sink}`))}>Discard<//>`
+        }
+        ${
+          stands(reason.sink, 'pending') &&
+          html`${waits(reason.sink) && html`<${Action} onAction=${() => ask(retryNow(filter(reason.sink), `it for ${reason.sink}`))}>Retry now<//>`}
+          <${Action} danger onAction=${() => ask(cancel(filter(reason.sink), `it for ${reason.sink}`))}>Cancel delivery<//>`
         }
         ${reason.code === 'DELIVERED' && html`<${Action} onAction=${() => ask(replay(message, reason.sink))}>Replay<//>`}
       </p>

@@ -1,12 +1,13 @@
 // Messages, newest first, found by what is known about them. Pages go on by the last id, so that they neither slow down
-// nor shift while messages come in. Reads only.
+// nor shift while messages come in. What is pending can be retried now or cancelled by the same filter.
 
 import { html, useEffect, useState } from '../vendor/htm-preact.js';
+import { cancel, deliveryFilter, retryNow } from '../actions.js';
 import { get } from '../api.js';
 import { Filters } from '../filters.js';
 import { count } from '../format.js';
 import { useData, useSession, useTitle } from '../hooks.js';
-import { Message, Nothing, Problem, State, Table, Time, Waiting } from '../parts.js';
+import { Action, Message, Nothing, Problem, State, Table, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
 
 const LIMIT = 50;
@@ -14,7 +15,7 @@ const STATES = ['pending', 'leased', 'dead', 'delivered', 'discarded'];
 
 export function Messages({ route: { query } }) {
   useTitle('Messages');
-  const { overview } = useSession();
+  const { overview, ask } = useSession();
   const [pages, setPages] = useState([]);
   const filter = JSON.stringify(query);
   useEffect(() => setPages([]), [filter]);
@@ -40,6 +41,7 @@ export function Messages({ route: { query } }) {
     <${Filters} path="messages" fields=${fields} query=${query} />
     <${Problem} error=${messages.error} retry=${messages.reload} />
     ${messages.loading && html`<${Waiting} rows=${10} />`}
+    ${page?.items.length > 0 && html`<${Pending} query=${query} ask=${ask} />`}
     ${page && (page.items.length ? html`<${List} items=${page.items} />` : html`<${Empty} page=${page} query=${query} />`)}
     ${
       page &&
@@ -49,6 +51,18 @@ export function Messages({ route: { query } }) {
       ${page.next && html`<button type="button" onClick=${() => setPages([...pages, page.next])}>Older →</button>`}
     </div>`
     }`;
+}
+
+/** Filters that the actions do not have: with one of them they would take more than is shown. */
+const FOUND_OTHERWISE = ['from', 'to', 'id', 'dedupe_key'];
+
+function Pending({ query, ask }) {
+  if (query.state !== 'pending' || FOUND_OTHERWISE.some((name) => query[name]) || query.topic?.includes('*')) return null;
+  const filter = deliveryFilter(query);
+  return html`<p class="actions">
+    <${Action} small onAction=${() => ask(retryNow(filter, 'what this filter finds'))}>Retry all now<//>
+    <${Action} small danger onAction=${() => ask(cancel(filter, 'what this filter finds'))}>Cancel all<//>
+  </p>`;
 }
 
 /** What was looked for under one name may have been meant under another. */
