@@ -190,7 +190,7 @@ function Find() {
     field.value = '';
   };
   return html`<form class="find" role="search" aria-label="Find" onSubmit=${find}>
-    <input type="search" name="find" id="find" placeholder="Id, end of an id, topic.*, lane" aria-label="Find a message by its id or the end of it, a topic with *, or a lane"
+    <input type="search" name="find" id="find" placeholder="Id, topic.* or lane" aria-label="Find a message by its id or the end of it, a topic with *, or a lane"
       autocomplete="off" autocapitalize="off" spellcheck=${false} /><kbd aria-hidden="true">/</kbd>
   </form>`;
 }
