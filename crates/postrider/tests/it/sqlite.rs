@@ -190,7 +190,7 @@ async fn attempts_are_append_only() {
         "update outbox_attempt set state = 'FAILED'",
         "delete from outbox_attempt",
         "insert or replace into outbox_attempt select message_id, sink, attempt_no, 'FAILED', 0, 0, 0, 'x', null, \
-         null, null, null from outbox_attempt",
+         null, null, null, null from outbox_attempt",
         "insert or ignore into outbox_attempt select * from outbox_attempt",
         "update outbox_message set topic = 'other'",
         "insert or replace into outbox_message select * from outbox_message",
@@ -204,7 +204,7 @@ async fn attempts_are_append_only() {
     assert_eq!(site.number("select count(*) from outbox_attempt where state = 'DISPATCHED'"), 1);
 }
 
-/// The audit is append-only, too, and an order that cannot be written down is not carried out.
+/// The audit is append-only, too, and an action that cannot be written down is not carried out.
 #[tokio::test]
 async fn the_audit_is_append_only() {
     let site = Site::new();
