@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use postrider::{RelayRecord, SinkService, SinkState, SinkStatus};
+use postrider::{Error, RelayRecord, SinkService, SinkState, SinkStatus};
 use serde::Serialize;
 
 use super::sinks::state_words;
@@ -16,7 +16,7 @@ use crate::store::{Address, Missing, Opened};
 const AFTER_HELP: &str = "\
 PENDING waits, DUE of these is due now; LEASED is held by a relay, EXPIRED of
 these under a lease that ran out; DEAD and PARKED lanes wait for a person.
-STATE is as in `postrider sinks`.
+STATE is as in `postrider sinks`; a standby does not know it.
 
 Examples:
   postrider status
@@ -41,13 +41,19 @@ impl Args {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let (sinks, relays) = (store.status().await?, store.relays().await?);
+        let sinks = store.status().await?;
+        // What relays report is in an unlogged table, which a standby does not have.
+        let relays = match store.relays().await {
+            Err(Error::ReadOnly { .. }) => None,
+            relays => Some(relays?),
+        };
+        let relays = relays.as_deref();
         if output.json {
-            let sinks = sinks.iter().map(|sink| SinkDocument::new(sink, &relays)).collect();
+            let sinks = sinks.iter().map(|sink| SinkDocument::new(sink, relays)).collect();
             output.json(&Document { sinks })?;
         } else {
             let now = store.now().await?;
-            output.table("", &QUEUE, sinks.iter().map(|sink| queue_row(sink, &relays)).collect())?;
+            output.table("", &QUEUE, sinks.iter().map(|sink| queue_row(sink, relays)).collect())?;
             let window = sinks.first().map_or(Duration::ZERO, |sink| seconds(sink.recent_seconds));
             output.heading(&format!("attempts of the last {}", humane::window(window)))?;
             output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(sink, now)).collect())?;
@@ -72,8 +78,9 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-fn queue_row(sink: &SinkStatus, relays: &[RelayRecord]) -> Vec<Text> {
-    let (state, paint) = state_words(sink, &SinkService::of(&sink.sink, relays));
+fn queue_row(sink: &SinkStatus, relays: Option<&[RelayRecord]>) -> Vec<Text> {
+    let state = relays.map(|relays| state_words(sink, &SinkService::of(&sink.sink, relays)));
+    let (state, paint) = state.unwrap_or_else(|| ("unknown".to_owned(), Paint::Quiet));
     vec![
         Text::from(&sink.sink),
         Text::count(sink.pending, Paint::Plain),
@@ -126,7 +133,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct SinkDocument<'a> {
     sink: &'a str,
-    state: SinkState,
+    state: Option<SinkState>,
     paused: bool,
     pending: i64,
     due: i64,
@@ -150,11 +157,11 @@ struct Recent {
 }
 
 impl<'a> SinkDocument<'a> {
-    fn new(sink: &'a SinkStatus, relays: &[RelayRecord]) -> Self {
+    fn new(sink: &'a SinkStatus, relays: Option<&[RelayRecord]>) -> Self {
         let [dispatched, retryable, failed, zombie_requeue] = sink.recent;
         Self {
             sink: &sink.sink,
-            state: SinkState::of(sink, &SinkService::of(&sink.sink, relays)),
+            state: relays.map(|relays| SinkState::of(sink, &SinkService::of(&sink.sink, relays))),
             paused: sink.paused,
             pending: sink.pending,
             due: sink.due,
