@@ -258,7 +258,7 @@ async fn a_destination_that_is_gone_pauses_its_sink() {
     assert!(tried < 30, "the rest was not tried: {tried}");
     let recorded = "select bool_and(state = 'RETRYABLE' and error_code = 'HTTP_410' and code = 'ENDPOINT_REMOVED') from outbox.attempts";
     assert!(site.client.query_one(recorded, &[]).await.expect("query").get::<_, bool>(0));
-    let entry = "select action || ' ' || detail ->> 'sink' || ' ' || affected || ' ' || (actor like 'relay:%') || ' ' || \
+    let entry = "select action || ' ' || (detail ->> 'sink') || ' ' || affected || ' ' || (actor like 'relay:%') || ' ' || \
                  (db_user = session_user) from outbox.audit_log order by id limit 1";
     let entry: String = site.client.query_one(entry, &[]).await.expect("query").get(0);
     assert_eq!(entry, "pause default 1 true true", "who paused it, and under which login");

@@ -43,7 +43,9 @@ fn tests_named_in_the_documentation_exist() {
                 continue;
             }
             named += 1;
-            let exists = sources.iter().any(|source| source.contains(&format!("fn {name}(")) || source.contains(&format!("mod {name} {{")));
+            let exists = sources
+                .iter()
+                .any(|source| source.contains(&format!("fn {name}(")) || source.contains(&format!("mod {name} {{")));
             assert!(exists, "{} names {code}, which does not exist", page.display());
         }
     }
