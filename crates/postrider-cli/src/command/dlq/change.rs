@@ -24,8 +24,8 @@ Examples:
 const AFTER_DISCARD: &str = "\
 A discarded dead letter is given up for good: it is never delivered to its sink,
 unless somebody replays it with --include-never-delivered while its message is
-still in the store. A lane that waited for it goes on. The number has to be typed
-to go on. Ids that are no dead letters are named, and the exit code is 4.
+still in the store. A lane that waited for it goes on. The number has to be
+typed to go on. Ids that are no dead letters are named, and the exit code is 4.
 
 Examples:
   postrider dlq discard 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
