@@ -24,8 +24,8 @@ const NOT_FOUND: &str = "no message";
 const AFTER_HELP: &str = "\
 What was delivered to the sink is delivered to it again, with its old id and
 number: a receiver that deduplicates takes none twice. What is pending, leased
-or dead for the sink is left alone. What the sink never had, because no route sent
-it there or because somebody gave it up, is counted and left out, unless
+or dead for the sink is left alone. What the sink never had, because no route
+sent it there or because somebody gave it up, is counted and left out, unless
 --include-never-delivered is given. With --rate they become due one after the
 other. Ctrl-C stops between two steps of 10,000. Exit code 4 if there is no such
 sink, or for ids that are not in the store.

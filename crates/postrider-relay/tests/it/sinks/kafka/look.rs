@@ -35,7 +35,9 @@ async fn a_check_looks_at_the_topic_and_creates_none() {
         assert!(has(&findings, Level::Broken, "nowhere does not exist"), "{findings:?}");
     }
     let findings = check(options(kafka.address(), "{topic}")).await;
-    assert!(findings.iter().all(|finding| finding.level == Level::Works), "{findings:?}");
+    assert!(has(&findings, Level::Works, "topics are named by messages"), "{findings:?}");
+    assert!(has(&findings, Level::Weak, "lets a producer choose any destination"), "{findings:?}");
+    assert!(findings.iter().all(|finding| finding.level != Level::Broken), "{findings:?}");
 }
 
 #[tokio::test]
