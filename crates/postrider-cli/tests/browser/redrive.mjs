@@ -26,7 +26,9 @@ await story(async ({ page, open }) => {
     [null, 0],
     'nothing of a payload is run or made an element',
   );
-  await page.getByRole('region', { name: 'Attempts to default' }).getByText('failed').first().waitFor();
+  const attempts = page.getByRole('region', { name: 'Attempts to default' });
+  await attempts.getByText('failed').first().waitFor();
+  await attempts.getByText('the order has no customer').waitFor();
 
   // The cause is corrected; the letter is redriven, after a question that counts.
   await fetch(`${receiver}/accept`, { method: 'POST' });

@@ -39,7 +39,7 @@ async fn receiver(accepts: Accepts) -> String {
         if accepts.load(Ordering::SeqCst) {
             (StatusCode::OK, "thanks")
         } else {
-            (StatusCode::UNPROCESSABLE_ENTITY, "no")
+            (StatusCode::UNPROCESSABLE_ENTITY, "the order has no customer")
         }
     }
     async fn accept(State(accepts): State<Arc<AtomicBool>>) {
