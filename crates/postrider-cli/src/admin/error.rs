@@ -100,7 +100,7 @@ impl From<Error> for ApiError {
             }
             Error::NoSuchSink { .. } => Self::not_found(error.in_short()).hint("GET /api/v1/sinks lists them"),
             Error::Denied { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "DENIED", error.in_short())
-                .hint("the role of this process's database URL lacks a right: see docs/operating.md"),
+                .hint("the role of this process's database URL lacks a right: see docs/operating/install.md"),
             other => Self::unavailable(output::printable(&other.in_short())),
         }
     }

@@ -77,7 +77,7 @@ fn the_alert_rules_fire_when_they_should() {
         assert!(line.ends_with(expression), "{alert}: {line}");
     }
     for (alert, text) in alerts {
-        assert!(text.contains(&format!("runbook: docs/operating.md#{}\n", anchor(alert))), "{alert}: {text}");
+        assert!(text.contains(&format!("runbook: docs/operating/runbooks.md#{}\n", anchor(alert))), "{alert}: {text}");
         let cases: Vec<_> = played.split(&format!("alertname: {alert}\n")).skip(1).collect();
         let fires = cases.iter().any(|case| case.trim_start().starts_with("exp_alerts:\n"));
         let does_not = cases.iter().any(|case| case.trim_start().starts_with("exp_alerts: []"));

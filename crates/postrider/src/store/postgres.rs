@@ -74,7 +74,7 @@ const INBOX_BATCH: u32 = 10_000;
 impl PostgresStore {
     /// Connects, and checks that the schema is one this build understands.
     ///
-    /// `url` is `postgres://user:password@host:port/database?sslmode=…`; see `docs/sql-api.md` for the modes.
+    /// `url` is `postgres://user:password@host:port/database?sslmode=…`; see `docs/operating/install.md` for the modes.
     pub async fn connect(url: &str, schema: Schema) -> Result<Self, Error> {
         let store = Self::open(url, schema)?;
         let connection = store.connection().await?;

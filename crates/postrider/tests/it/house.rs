@@ -11,9 +11,15 @@ fn root() -> PathBuf {
 /// Every Markdown page of the project.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for folder in [root(), root().join("docs"), root().join("docs/decisions")] {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    let mut folders = vec![root(), root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() && folder != root() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
     }
     assert!(pages.len() > 10, "the pages are not where this test looks for them");
     pages
