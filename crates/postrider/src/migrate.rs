@@ -50,6 +50,7 @@ const LIMIT_IN_FORCE: &str = "select coalesce(nullif(current_setting('lock_timeo
 /// In the order they are created: SQL functions need what they call.
 const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/schema_name.sql"),
+    include_str!("../sql/postgres/functions/topic_like.sql"),
     include_str!("../sql/postgres/functions/schema_version.sql"),
     include_str!("../sql/postgres/functions/refuse_stale_snapshot.sql"),
     include_str!("../sql/postgres/functions/locks.sql"),
@@ -92,6 +93,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("../sql/postgres/functions/receive.sql"),
     include_str!("../sql/postgres/functions/prune_inbox.sql"),
     include_str!("../sql/postgres/functions/report.sql"),
+    include_str!("../sql/postgres/functions/queues.sql"),
     include_str!("../sql/postgres/functions/measure.sql"),
     include_str!("../sql/postgres/functions/find_messages.sql"),
     include_str!("../sql/postgres/functions/find_ids.sql"),

@@ -132,7 +132,7 @@ pub struct Replay {
     /// Only of this namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Only of this topic.
+    /// Only of this topic; `*` stands for any characters, as in a route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Also what was never delivered to the sink: because no route sent it there, or because somebody gave it up.

@@ -62,7 +62,8 @@ grant execute on function
     :"schema".find_keys(text, text, text, integer)
     to :"control", :"auditor";
 grant execute on function :"schema".sink_is_known(text, uuid, uuid, uuid[]) to :"control", :"auditor";
-grant execute on function :"schema".recent_attempts() to :"relay", :"control", :"auditor";
+grant execute on function :"schema".topic_like(text) to :"control", :"auditor";
+grant execute on function :"schema".queues(), :"schema".recent_attempts() to :"relay", :"control", :"auditor";
 
 grant execute on function
     :"schema".redrive(uuid[], boolean, text, text),

@@ -20,7 +20,7 @@ pub struct DeliveryFilter {
     /// Of this namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Of this topic.
+    /// Of this topic; `*` stands for any characters, as in a route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Of this tenant.

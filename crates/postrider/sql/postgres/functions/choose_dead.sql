@@ -37,7 +37,7 @@ begin
           and (choose_dead.message_ids is null or l.message_id = any (choose_dead.message_ids))
           and (choose_dead.sink is null or l.sink = choose_dead.sink)
           and (choose_dead.namespace is null or l.namespace = choose_dead.namespace)
-          and (choose_dead.topic is null or l.topic = choose_dead.topic)
+          and (choose_dead.topic is null or l.topic like topic_like(choose_dead.topic))
           and (choose_dead.tenant_id is null or l.tenant_id = choose_dead.tenant_id)
           and (choose_dead.lane is null or l.lane = choose_dead.lane)
           and (choose_dead.reason is null or l.reason = choose_dead.reason)

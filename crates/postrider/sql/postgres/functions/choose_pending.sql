@@ -41,7 +41,7 @@ begin
                   select from message m
                   where m.id = d.message_id
                     and (choose_pending.namespace is null or m.namespace = choose_pending.namespace)
-                    and (choose_pending.topic is null or m.topic = choose_pending.topic)
+                    and (choose_pending.topic is null or m.topic like topic_like(choose_pending.topic))
                   offset 0))
             order by d.due_at, d.message_id, d.sink
             limit choose_pending.at_most

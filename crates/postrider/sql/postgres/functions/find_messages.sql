@@ -31,9 +31,7 @@ as $$
 declare
     v_from    constant uuid := coalesce($7, '00000000-0000-0000-0000-000000000000');
     v_before  constant uuid := coalesce($8, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
-    -- As in a route: * stands for any characters. chr(92) is a backslash.
-    v_topic   constant text := replace(replace(replace(replace($3, chr(92), chr(92) || chr(92)), '%', chr(92) || '%'),
-                                               '_', chr(92) || '_'), '*', '%');
+    v_topic   constant text := topic_like($3);
 begin
     if not coalesce($9 between 1 and 10000, false) then
         raise exception 'page_size must be between 1 and 10000' using errcode = '22023';

@@ -9,7 +9,7 @@
 --   pause, begins setting.sample_reach before its end at most.
 --   Samples from the future, of a clock that was ahead or was set back, are deleted: nothing would be measured until then,
 --   and what they counted is counted again when its time comes.
--- Reads: the hot table once (see sinks.sql), and the attempts of the interval (attempts_between). Locks: those of
+-- Reads: the hot table once (see queues.sql), and the attempts of the interval (attempts_between). Locks: those of
 -- summarize_attempts, until it commits. READ COMMITTED only.
 create or replace function :"schema".measure(batch_size integer default 1000)
     returns boolean

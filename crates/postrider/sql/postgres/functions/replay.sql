@@ -110,7 +110,7 @@ begin
         select m.id, m.priority, m.size_bytes, m.sequence_id, m.tenant_id, m.lane
         from looked_at m
         where (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
-          and (replay_batch.topic is null or m.topic = replay_batch.topic)
+          and (replay_batch.topic is null or m.topic like topic_like(replay_batch.topic))
           and not exists (select from dead_letter l where l.message_id = m.id and l.sink = replay_batch.sink)
           -- Looked up for each: joined, the planner might read every attempt there is.
           and (replay_batch.include_never_delivered or coalesce((

@@ -2,7 +2,7 @@
 -- neither. $1 messages, $2 sink, $3 first id, $4 first id that is no longer meant, $5 namespace, $6 topic, $7 after this
 -- message, $8 look at no more than this many.
 with looked_at as materialized (
-    select m.id, ($5::text is null or m.namespace = $5) and ($6::text is null or m.topic = $6) as meant
+    select m.id, ($5::text is null or m.namespace = $5) and ($6::text is null or m.topic like outbox.topic_like($6)) as meant
     from outbox.message m
     where ($1::uuid[] is null or m.id = any ($1)) and m.id >= $3 and m.id < $4 and ($7::uuid is null or m.id > $7)
     order by m.id

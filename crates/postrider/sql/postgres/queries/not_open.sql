@@ -7,5 +7,5 @@ where not exists (
       and ($5::uuid is null or d.tenant_id = $5) and ($6::text is null or d.lane = $6)
       and (($3::text is null and $4::text is null) or exists (
           select from outbox.message m
-          where m.id = d.message_id and ($3 is null or m.namespace = $3) and ($4 is null or m.topic = $4) offset 0)))
+          where m.id = d.message_id and ($3 is null or m.namespace = $3) and ($4 is null or m.topic like outbox.topic_like($4)) offset 0)))
 order by i.id

@@ -1,39 +1,9 @@
 -- One row for each sink that has work, a dead letter, a route or a setting: how its queue stands now.
--- Reads the hot table once, and counts dead letters from their index; history is not read.
---
--- `due`: waiting, its time has come, and its lane, if it has one, is not held up. A lane is held up by a head that is
--- dead, or that is due later (to be retried, or scheduled): what stands behind it is pending and not due. What stands
--- behind a leased head is due, for its lane moves. The age of what is due in a lane counts from the head's due time at
--- the earliest.
--- One pass and one hash over the lanes; the head of each comes along as the least pair of number and due time. A window over
--- each lane in order costs three times as much, and to look the heads up is a choice: with old statistics (a burst into a
--- table that was last seen empty) the planner chooses to filter the whole table for each lane.
+-- Reads the hot table once (see queues.sql), and counts dead letters from their index; history is not read.
 create view :"schema".sinks as
-with lanes as (
-    select d.sink, d.lane,
-           count(*) filter (where d.lease_token is null and d.due_at < 'infinity') as pending,
-           count(*) filter (where d.lease_token is null and d.due_at <= now()) as due,
-           count(*) filter (where d.lease_token is not null) as leased,
-           count(*) filter (where d.lease_expires_at <= now()) as expired,
-           count(*) filter (where d.due_at = 'infinity') as parked,
-           min(d.due_at) filter (where d.lease_token is null and d.due_at <= now()) as oldest_due_at,
-           to_timestamp((min(array[d.sequence_id, date_part('epoch', d.due_at)]) filter (where d.lane is not null))[2])
-               as head_due_at
-    from :"schema".delivery d
-    -- What has no lane is one group, which nothing holds up.
-    group by d.sink, d.lane
-),
-queue as (
-    select l.sink,
-           sum(l.pending)::bigint as pending,
-           sum(l.due) filter (where l.lane is null or l.head_due_at <= now())::bigint as due,
-           sum(l.leased)::bigint as leased,
-           sum(l.expired)::bigint as expired,
-           sum(l.parked)::bigint as parked_lanes,
-           min(greatest(l.oldest_due_at, l.head_due_at))
-               filter (where l.due > 0 and (l.lane is null or l.head_due_at <= now())) as oldest_due_at
-    from lanes l
-    group by l.sink
+with queue as materialized (
+    select q.sink collate "C" as sink, q.pending, q.due, q.leased, q.expired, q.parked_lanes, q.oldest_due_at
+    from :"schema".queues() q
 ),
 dead as (
     select l.sink, count(*) as dead, max(l.died_at) as last_died_at from :"schema".dead_letter l group by l.sink

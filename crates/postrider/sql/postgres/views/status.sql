@@ -1,5 +1,5 @@
 -- One row for each sink that has or had work lately: the supervisor's view over queue, dead letters and attempts.
--- Reads the hot table once (see sinks.sql) and what recent_attempts() reads; history is not read.
+-- Reads the hot table once (see queues.sql) and what recent_attempts() reads; history is not read.
 create view :"schema".status as
 select coalesce(s.sink, a.sink) as sink,
        coalesce(s.paused, false) as paused,

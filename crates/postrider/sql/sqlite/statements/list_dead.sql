@@ -2,7 +2,7 @@
 -- the message is one that is asked for.
 select m.id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, l.sink, :state as state, l.attempt_no,
        null as due_at,
-       (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic glob :topic) as wanted
+       (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]')) as wanted
 from outbox_dead_letter l
 join outbox_message m on m.id = l.message_id
 where (:tenant_id is null or l.tenant_id = :tenant_id) and (:lane is null or l.lane = :lane)

@@ -7,7 +7,7 @@ with matching as not materialized (
     where (:message_ids is null or l.message_id in (select unhex(i.value) from json_each(:message_ids) i))
       and (:sink is null or l.sink = :sink)
       and (:namespace is null or l.namespace = :namespace)
-      and (:topic is null or l.topic = :topic)
+      and (:topic is null or l.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]'))
       and (:tenant_id is null or l.tenant_id = :tenant_id)
       and (:lane is null or l.lane = :lane)
       and (:reason is null or l.reason = :reason)

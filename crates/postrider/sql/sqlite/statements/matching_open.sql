@@ -11,5 +11,5 @@ with matching as not materialized (
       and ((:namespace is null and :topic is null) or exists (
           select 1 from outbox_message m
           where m.id = d.message_id and (:namespace is null or m.namespace = :namespace)
-            and (:topic is null or m.topic = :topic)))
+            and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]'))))
 )

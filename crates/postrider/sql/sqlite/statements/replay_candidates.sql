@@ -3,7 +3,7 @@
 -- `message_ids` is a JSON array of ids as 32 hexadecimal digits. Index: message_pk. Fewer rows than the limit: that was all.
 select m.id,
        (:namespace is null or m.namespace = :namespace)
-           and (:topic is null or m.topic = :topic)
+           and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]'))
            and not exists (select 1 from outbox_delivery d where d.message_id = m.id and d.sink = :sink)
            and not exists (select 1 from outbox_dead_letter l where l.message_id = m.id and l.sink = :sink) as meant,
        exists (select 1 from outbox_attempt a

@@ -14,7 +14,7 @@ use crate::inspect::{AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, M
 /// What `choose_dead.sql` takes, in the same words: $1 to $10 are `filter_parameters`. The first words hold for every letter
 /// and are those of the indexes by time.
 const MATCHES: &str = "num_nulls(l.died_at) <> 1 and ($1::uuid[] is null or l.message_id = any ($1)) and ($2::text is null or l.sink = $2) \
-     and ($3::text is null or l.namespace = $3) and ($4::text is null or l.topic = $4) \
+     and ($3::text is null or l.namespace = $3) and ($4::text is null or l.topic like outbox.topic_like($4)) \
      and ($5::uuid is null or l.tenant_id = $5) and ($6::text is null or l.lane = $6) \
      and ($7::text is null or l.reason = $7) and ($8::text is null or coalesce(l.error_code, '') = $8) \
      and ($9::timestamptz is null or l.died_at >= $9) and ($10::timestamptz is null or l.died_at < $10)";
