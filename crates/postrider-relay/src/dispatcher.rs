@@ -217,7 +217,7 @@ async fn pause_if_asked(shared: &Shared, outlet: &Outlet, verdicts: &[Verdict]) 
 }
 
 /// How the audit calls this relay; a long name is cut to what the audit takes.
-fn actor(worker_id: &str) -> String {
+pub(crate) fn actor(worker_id: &str) -> String {
     let mut actor = format!("relay:{worker_id}");
     actor.truncate(actor.floor_char_boundary(limit::NAME_BYTES));
     actor

@@ -20,7 +20,7 @@ async fn keep(shared: &Shared) {
     {
         info!(partitions = made, "made partitions ahead of time");
     }
-    if let Ok(pruned) = shared.ask("prune", shared.store.prune(None)).await
+    if let Ok(pruned) = shared.ask("prune", shared.store.prune()).await
         && pruned != postrider::Pruned::default()
     {
         info!(

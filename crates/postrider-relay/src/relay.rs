@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider::{Route, Store};
+use postrider::{Action, Route, Store};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::sync::{Notify, RwLock, Semaphore, mpsc};
@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::claimer::Claimer;
 use crate::clock::{Clock, TokioClock};
 use crate::completer::{self, Ended};
+use crate::dispatcher::actor;
 use crate::error::Error;
 use crate::handle::RelayHandle;
 use crate::leases::{self, Leases};
@@ -173,6 +174,18 @@ impl Shared {
         Err(trouble)
     }
 
+    /// Adds the routes of the configuration that the store does not have yet.
+    async fn add_routes(&self, routes: Vec<Route>) -> Result<(), Error> {
+        if routes.is_empty() {
+            return Ok(());
+        }
+        let known = self.store.routes().await?;
+        for route in routes.into_iter().filter(|route| !known.contains(route)) {
+            self.store.operate(&actor(&self.options.worker_id), &Action::AddRoute { route }).await?;
+        }
+        Ok(())
+    }
+
     /// Hands a message to the completer.
     pub(crate) async fn end(&self, ended: Ended) {
         // The completer outlives every sender, unless the whole relay is dropped.
@@ -235,9 +248,7 @@ impl Relay {
         let handle = self.handle();
         let Self { shared, outlets, routes, inbox } = self;
         shared.telemetry.begin(outlets.iter().map(|outlet| outlet.name.as_str()));
-        for route in &routes {
-            shared.store.add_route(route).await?;
-        }
+        shared.add_routes(routes).await?;
         let all_ended = CancellationToken::new();
         let mut completer =
             AbortOnDropHandle::new(tokio::spawn(completer::run(Arc::clone(&shared), inbox, all_ended.clone())));

@@ -139,7 +139,7 @@ macro_rules! store_contract {
             two_operators_redrive_each_once
             a_replay_sends_what_was_delivered_before
             a_replay_by_id_leaves_neighbours_alone
-            unnamed_changes_are_written_down
+            an_idle_prune_is_not_written_down
             what_ends_by_hand_is_counted_first
         }
         $crate::store_contract_cases! { $fixture, cancel,

@@ -93,10 +93,10 @@ pub trait Inspect: Send + Sync {
     /// What has a time later than the store's clock, by more than the tolerance.
     async fn future_times(&self, tolerance: Duration) -> Result<FutureTimes, Error>;
 
-    /// What was measured since then, by time and sink: see [`crate::Store::measure`].
+    /// What was measured since then, by time and sink: see [`crate::Queue::measure`].
     async fn samples(&self, within: Duration) -> Result<Vec<Sample>, Error>;
 
-    /// The relays that reported lately, by name: see [`crate::Store::report`].
+    /// The relays that reported lately, by name: see [`crate::Queue::report`].
     async fn relays(&self) -> Result<Vec<RelayRecord>, Error>;
 
     /// What operators did, newest first, before this entry if one is named.

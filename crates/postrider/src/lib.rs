@@ -65,4 +65,4 @@ pub use crate::schema::Schema;
 pub use crate::store::postgres::{PostgresConnection, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use crate::store::sqlite::SqliteStore;
-pub use crate::store::{Listener, OnDead, Pruned, Route, Store};
+pub use crate::store::{Listener, OnDead, Operate, Pruned, Queue, Route, Store};

@@ -78,7 +78,7 @@ pub struct Claim {
     pub max_bytes: Option<u64>,
     /// The token of the lease, so that a claim whose answer is lost can be abandoned; the store makes one if `None`.
     pub lease_token: Option<LeaseToken>,
-    /// Whether headers and content come with the messages. Without, [`crate::Store::content`] brings those of one
+    /// Whether headers and content come with the messages. Without, [`crate::Queue::content`] brings those of one
     /// message, so that one that cannot be read is found.
     pub with_content: bool,
 }

@@ -1,5 +1,5 @@
 //! What an operator can do, as values that every store understands. A store carries an action out and writes it down in
-//! the same transaction, with who asked for it and what it changed: see [`crate::Store::operate`]. Nothing here decides.
+//! the same transaction, with who asked for it and what it changed: see [`crate::Operate::operate`]. Nothing here decides.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod check;

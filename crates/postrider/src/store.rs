@@ -1,5 +1,6 @@
-//! The store: one method for each transition of a delivery. Implementations sit under `store/`; whatever the store,
-//! the same suite of tests holds. Nothing is changed by id alone: every write after a claim carries its lease token.
+//! The store, split by who calls it: [`Queue`] for a relay, [`Operate`] for an operator, [`Inspect`] for everybody who
+//! asks. Implementations sit under `store/`; whatever the store, the same suite of tests holds. Nothing is changed by id
+//! alone: every write after a claim carries its lease token.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -20,20 +21,49 @@ use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToke
 use crate::message::Message;
 use crate::operate::{Action, Done};
 
-/// Where messages wait. Cheap to share; every method is one round trip and safe to call from many tasks at once.
+/// A whole store: what a relay does with it ([`Queue`]), what an operator does ([`Operate`]) and what anybody asks
+/// ([`Inspect`]). Every type that has the three is one; `dyn Store` has the methods of all of them.
+pub trait Store: Queue + Operate + Inspect {}
+
+impl<S: Queue + Operate + Inspect + ?Sized> Store for S {}
+
+/// Messages in, deliveries out: what a relay needs, and a receiver that forwards.
 ///
-/// Cancellation: dropping a future may leave its statement running in the store, on a connection that serves nobody else
-/// until it ends: within half a minute, if it is not an operator's action or the house-keeping. That is safe: a completion is
-/// recorded or not, as a whole, and a claim that nobody received can be abandoned; if it is not, it ends with its lease.
+/// **Order.** Deliveries of one lane and sink are claimed in the order of their sequence, and a lane is under one token at
+/// a time. Without a lane, a higher priority comes first, then what is due longer.
+///
+/// **Duplicates.** Delivery is at least once. A lease that ends is taken over, so a slow worker and its successor may
+/// both send a message. Only one of them is recorded: every write after a claim carries the lease token and changes
+/// nothing once the lease has ended.
+///
+/// **Concurrency.** A store is cheap to share, and any number of workers, tasks and processes may call every method at
+/// once. Claimers neither wait for one another nor get the same delivery. Each method is one transaction, and with
+/// PostgreSQL one round trip; only the two `prune` methods work batch by batch.
+///
+/// **Cancellation.** Dropping a future may leave its statement running in the store, on a connection that serves nobody
+/// else until it ends: within half a minute, except for house-keeping. A completion is then recorded as a whole or not at
+/// all. A claim whose answer nobody received can be abandoned; otherwise it ends with its lease.
+///
+/// **Errors.** [`Error::is_an_answer`] tells a refusal from a store that is away, and [`Error::nothing_happened`] whether a
+/// write is certain not to have been carried out.
 #[async_trait]
-pub trait Store: Inspect + Send + Sync {
+pub trait Queue: Send + Sync {
     /// nothing → pending. Writes messages in a transaction of their own, all or none, and answers in their order. An
     /// application that changes data of its own enqueues in its own transaction instead: see [`crate::Outbox`].
     async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error>;
 
+    /// unknown → received, and its message → pending. Receives each event and enqueues the message beside it if the event
+    /// came for the first time, all in one transaction: nothing is lost between the two, and nothing comes twice. Answers
+    /// in their order, true for the first time. A consumer that does work of its own receives in its own transaction
+    /// instead: see [`crate::Inbox`].
+    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error>;
+
     /// pending → leased. Up to `batch_size` due deliveries of one sink, in delivery order, under one new token. Never
     /// waits for another claimer and never overlaps one. Empty: nothing is due, or the sink is paused.
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error>;
+
+    /// Headers and content of a message that was claimed without them. `None`: it is not held under this token any more.
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error>;
 
     /// leased → delivered, pending or dead. Returns what was really recorded; what is missing lost its lease: log it
     /// and do nothing more.
@@ -41,6 +71,9 @@ pub trait Store: Inspect + Send + Sync {
 
     /// leased → leased for longer. Returns the messages whose lease was extended.
     async fn renew(&self, token: LeaseToken, message_ids: &[Uuid], lease: Duration) -> Result<Vec<Uuid>, Error>;
+
+    /// leased → pending, as if it had not been claimed. Returns the messages that were handed back.
+    async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error>;
 
     /// What a claim leased under this token → pending, as if it had not been claimed; and nothing is leased under it any
     /// more, however late the claim arrives. For a worker whose claim was not answered. Returns how many were found.
@@ -50,35 +83,8 @@ pub trait Store: Inspect + Send + Sync {
     /// answer does not tell; this does.
     async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error>;
 
-    /// Headers and content of a message that was claimed without them. `None`: it is not held under this token any more.
-    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error>;
-
-    /// leased → pending, as if it had not been claimed. Returns the messages that were handed back.
-    async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error>;
-
     /// leased, lease ended → pending or dead, with a `ZOMBIE_REQUEUE` attempt. Returns how many.
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error>;
-
-    /// Drops history older than this (the store's retention if `None`), and never anything undelivered. For the
-    /// house-keeping: if something went, that is audited in the name of the login.
-    async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;
-
-    /// unknown → received, and its message → pending. Receives each event and enqueues the message beside it if the event
-    /// came for the first time, all in one transaction: nothing is lost between the two, and nothing comes twice. Answers
-    /// in their order, true for the first time. A consumer that does work of its own receives in its own transaction
-    /// instead: see [`crate::Inbox`].
-    async fn forward(&self, arrivals: &[(Event, Message)]) -> Result<Vec<bool>, Error>;
-
-    /// Deletes received events older than this (the inbox's retention if `None`), batch by batch; lanes remember their
-    /// numbers. Returns how many. See [`crate::Inbox`].
-    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error>;
-
-    /// Makes room for the messages of the next days, where the store needs that. Returns how many partitions are new.
-    async fn make_partitions(&self) -> Result<u64, Error>;
-
-    /// Sends new messages to a sink; messages already written keep their sinks. False: the route was there. For a relay
-    /// that has the route in its configuration: a new one is audited in the name of the login.
-    async fn add_route(&self, route: &Route) -> Result<bool, Error>;
 
     /// A worker says that it sleeps, for this long at most: from now on it is to be notified. It then claims once more
     /// (a producer may have looked just before) and waits.
@@ -89,14 +95,6 @@ pub trait Store: Inspect + Send + Sync {
 
     /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
     async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
-
-    /// Carries out an operator's action and writes it down with who asked for it, in one transaction, also if it changed
-    /// nothing: see [`Inspect::audit`].
-    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error>;
-
-    /// nothing → pending, by an operator's hand: written down with who did it, in one transaction. The entry tells what the
-    /// message is about, not what it says.
-    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error>;
 
     /// Whether it can be written to, now: [`Error::ReadOnly`] if its server is a standby or read-only.
     async fn can_write(&self) -> Result<(), Error>;
@@ -110,6 +108,17 @@ pub trait Store: Inspect + Send + Sync {
     /// Writes down how every sink stands and what happened since the last time, unless somebody has just done so: see
     /// [`Inspect::samples`]. False: it was too early. Any number of relays may call it; one does the work.
     async fn measure(&self) -> Result<bool, Error>;
+
+    /// Makes partitions for the messages of the next days, where the store has partitions. Returns how many are new.
+    async fn make_partitions(&self) -> Result<u64, Error>;
+
+    /// Drops history older than the store's retention, and never anything undelivered. If something went, that is
+    /// audited in the name of the login. A person prunes with [`Operate::operate`].
+    async fn prune(&self) -> Result<Pruned, Error>;
+
+    /// Deletes received events older than this (the inbox's retention if `None`), batch by batch; lanes remember their
+    /// numbers. Returns how many. See [`crate::Inbox`].
+    async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error>;
 
     /// Records one delivered message. An error of [`Error::LeaseLost`] is to be logged, never turned into a nack.
     async fn ack(&self, worker_id: &str, claimed: &Claimed) -> Result<(), Error> {
@@ -132,6 +141,20 @@ pub trait Store: Inspect + Send + Sync {
         let completed = self.complete(worker_id, &[Completion::new(claimed, outcome)]).await?;
         if completed.is_empty() { Err(Error::LeaseLost { message_id: claimed.message_id }) } else { Ok(()) }
     }
+}
+
+/// What an operator does, and a relay that pauses a sink or adds a route of its configuration (as `relay:<worker id>`).
+///
+/// Every method changes what it is asked to and writes an entry of the audit with who asked for it, in one transaction:
+/// see [`Inspect::audit`]. An action that changes nothing is written down, too. One call changes at most
+/// [`crate::MAX_PER_ACTION`] deliveries; repeating a call is safe, for it takes what is left.
+#[async_trait]
+pub trait Operate: Send + Sync {
+    /// Carries out an action.
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error>;
+
+    /// nothing → pending, by an operator's hand. The entry tells what the message is about, not what it says.
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error>;
 }
 
 /// Hears that something may have become due.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use postrider::{Action, MAX_PER_ACTION, Replay, SqliteStore, Store as _};
+use postrider::{Action, MAX_PER_ACTION, Operate as _, Replay, SqliteStore};
 use serde_json::Value;
 
 use crate::receive::{Receiver, drained, ids};

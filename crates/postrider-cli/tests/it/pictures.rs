@@ -10,7 +10,9 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
-use postrider::{Action, Inspect as _, ListFilter, ListState, Message, PostgresStore, Route, Schema, Store as _};
+use postrider::{
+    Action, Inspect as _, ListFilter, ListState, Message, Operate as _, PostgresStore, Queue as _, Route, Schema,
+};
 use postrider_testkit::{database, story};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -113,7 +115,7 @@ async fn the_pictures_are_taken() {
         ("order.paid", "invoices"),
         ("order.placed", "crm"),
     ] {
-        store.add_route(&Route::new(topic, sink)).await.unwrap();
+        store.operate("ann", &Action::AddRoute { route: Route::new(topic, sink) }).await.unwrap();
     }
     let files = tempfile::tempdir().unwrap();
     let config = files.path().join("postrider.toml");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Backoff, Claimed, Store as _};
+use postrider::{Action, Backoff, Claimed, Operate as _};
 use postrider_relay::{BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 
 use crate::support::{arrivals, messages, quick, site, start};

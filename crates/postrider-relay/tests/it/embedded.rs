@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, Inspect as _, PostgresStore, Schema, SqliteStore, Store};
+use postrider::{Backoff, Inspect as _, PostgresStore, Queue as _, Schema, SqliteStore, Store};
 use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
 
 use crate::support::{Arrivals, arrivals, arrivals_unless, drain, laned, messages, patiently, quick, site, start};

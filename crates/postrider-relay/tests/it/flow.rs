@@ -152,6 +152,10 @@ async fn routes_send_one_message_to_several_sinks() {
     assert_eq!(audited.next().await.topic, "order.placed");
     assert_eq!(others.next().await.topic, "other");
     assert_eq!(relay.stop().await.delivered, 3);
+    // A second relay with the same route finds it, and does not write it down again.
+    drain(site.relay().sink("mail", arrivals().0).route(Route::new("order.*", "mail")).options(quick())).await;
+    let added = "select count(*) from outbox.audit_log where action = 'add_route' and actor like 'relay:%'";
+    assert_eq!((site.number(added).await, site.number("select count(*) from outbox.audit_log").await), (2, 2));
 }
 
 struct Batches(tokio::sync::mpsc::UnboundedSender<usize>, Batching);

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::Store as _;
+use postrider::Queue as _;
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, NoTls};
 

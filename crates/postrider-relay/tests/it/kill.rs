@@ -14,7 +14,7 @@ mod storm;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use postrider::{Message, PostgresStore, Schema, Store as _};
+use postrider::{Message, PostgresStore, Queue as _, Schema};
 use postrider_relay::RelayOptions;
 use postrider_testkit::Database;
 use tempfile::TempDir;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Backoff, Claimed, DeadFilter, OnDead, Store as _};
+use postrider::{Action, Backoff, Claimed, DeadFilter, OnDead, Operate as _};
 use postrider_relay::{Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
 use crate::support::{arrivals, arrivals_unless, laned, message, patiently, quick, site, start};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::{Backoff, Store as _};
+use postrider::{Backoff, Queue as _};
 use postrider_relay::{BreakerOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Claimed, Message, PostgresStore, Schema, Store};
+use postrider::{Claimed, Message, PostgresStore, Queue as _, Schema, Store};
 use postrider_relay::{Counts, Error, Relay, RelayBuilder, RelayOptions, Sink, SinkFailure, handler};
 use postrider_testkit::Database;
 use tokio::sync::mpsc;

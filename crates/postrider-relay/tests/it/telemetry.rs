@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use postrider::{Action, Store as _};
+use postrider::{Action, Operate as _};
 use postrider_relay::telemetry::{self, METRICS};
 use postrider_relay::{RelayOptions, SinkFailure, SinkOptions};
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Backoff, Store};
+use postrider::{Backoff, Queue as _, Store};
 use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
 use postrider_testkit::{Cluster, PgBouncer};
 

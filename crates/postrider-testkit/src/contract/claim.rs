@@ -230,7 +230,7 @@ pub async fn wrong_arguments_are_refused<F: Fixture>() {
     assert!(matches!(hand.add_route(&postrider::Route::new("", "s")).await, Err(Error::Refused { .. })));
     assert!(matches!(hand.sleep("", HOUR).await, Err(Error::Refused { .. })));
     assert!(matches!(hand.unclaim_stuck(Duration::MAX).await, Err(Error::Refused { .. })));
-    assert!(matches!(hand.prune(Some(Duration::MAX)).await, Err(Error::Refused { .. })));
+    assert!(matches!(hand.prune(Duration::MAX).await, Err(Error::Refused { .. })));
     assert_eq!(hand.counts().await, (0, 1, 0));
 }
 

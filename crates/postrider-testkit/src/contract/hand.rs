@@ -211,6 +211,15 @@ impl Hand {
         self.act(Action::SetOnDead { sink: "default".to_owned(), on_dead }).await
     }
 
+    pub(crate) async fn prune(&self, older_than: Duration) -> Result<u64, Error> {
+        self.act(Action::Prune { older_than: Some(older_than) }).await
+    }
+
+    /// Whether the route is new.
+    pub(crate) async fn add_route(&self, route: &Route) -> Result<bool, Error> {
+        Ok(self.act(Action::AddRoute { route: route.clone() }).await? > 0)
+    }
+
     pub(crate) async fn remove_route(&self, route: &Route) -> Result<u64, Error> {
         self.act(Action::RemoveRoute { route: route.clone() }).await
     }

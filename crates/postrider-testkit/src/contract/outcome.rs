@@ -302,7 +302,7 @@ pub async fn prune_leaves_what_is_undelivered<F: Fixture>() {
     let leased = hand.put_plain(1).await;
     let held = hand.take(1).await;
     let pending = hand.put_lane("a", 1).await;
-    hand.prune(Some(Duration::ZERO)).await.expect("prune");
+    hand.prune(Duration::ZERO).await.expect("prune");
     hand.make_partitions().await.expect("make_partitions");
     for (id, state) in [(dead[0], "dead"), (leased[0], "leased"), (pending[0], "pending")] {
         assert_eq!(hand.stands(id).await, [format!("default {state}")]);

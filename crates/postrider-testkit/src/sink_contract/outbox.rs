@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, Inspect as _, Message, SinkStatus, SqliteStore, Store};
+use postrider::{Backoff, Inspect as _, Message, Queue as _, SinkStatus, SqliteStore, Store};
 use postrider_relay::{BreakerOptions, Counts, Relay, RelayOptions, RetryOptions, Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;

@@ -48,11 +48,12 @@ grant execute on function
     :"schema".report(text, text, numeric, jsonb),
     :"schema".sign_off(text),
     :"schema".measure(integer),
-    -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added when it starts.
+    -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added if they are missing.
     :"schema".configure_sink(text, boolean, text, text),
     :"schema".add_route(text, text, text, text)
     to :"relay";
-grant select on :"schema".status, :"schema".in_flight, :"schema".lanes, :"schema".relays, :"schema".samples to :"relay";
+grant select on :"schema".status, :"schema".in_flight, :"schema".lanes, :"schema".relays, :"schema".samples, :"schema".route
+    to :"relay";
 grant execute on function :"schema".schema_version() to :"producer", :"receiver", :"relay", :"control", :"auditor";
 -- Views check the rights to their functions against the reader.
 grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::doctor::{Finding, Level, Limits, backlog, counted, drift, grants, locks, server, words};
 use crate::error::Error;
 use crate::inspect::enqueued_at;
-use crate::store::Store;
+use crate::store::Queue as _;
 use crate::store::postgres::PostgresStore;
 
 /// Dead rows of the hot table before anything is said about them: autovacuum begins at 500.

@@ -1,5 +1,5 @@
 //! What is watched while an outbox works: samples, relays that report, and why a message is where it is. The types of
-//! [`crate::Store::report`], [`crate::Store::measure`] and [`crate::Inspect::explain`], and how they are written as JSON.
+//! [`crate::Queue::report`], [`crate::Queue::measure`] and [`crate::Inspect::explain`], and how they are written as JSON.
 
 use std::time::{Duration, SystemTime};
 

@@ -33,9 +33,8 @@ use crate::inspect::RelayReport;
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Content, LeaseToken, Outcome, Parcel};
 use crate::message::Message;
 use crate::migrate;
-use crate::operate::{Action, Done};
 use crate::schema::Schema;
-use crate::store::{Listener, Pruned, Route, Store};
+use crate::store::{Listener, Pruned, Queue};
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -171,7 +170,7 @@ impl PostgresStore {
 }
 
 #[async_trait]
-impl Store for PostgresStore {
+impl Queue for PostgresStore {
     async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
         enqueue::check_many(messages)?;
         if messages.is_empty() {
@@ -310,16 +309,9 @@ impl Store for PostgresStore {
         self.count("select outbox.repair_expired_leases(batch_size => $1)", &[(&int(batch_size), Type::INT4)]).await
     }
 
-    async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
-        // A relay may prune at the retention, and nothing else.
-        let rows = if let Some(older_than) = older_than {
-            let sql = "select partitions_dropped, rest_deleted, dedupe_deleted \
-                       from outbox.prune(older_than_seconds => $1::text::numeric)";
-            self.change(sql, &[(&seconds(older_than), Type::TEXT)]).await?
-        } else {
-            let sql = "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune_at_retention()";
-            self.change(sql, &[]).await?
-        };
+    async fn prune(&self) -> Result<Pruned, Error> {
+        let sql = "select partitions_dropped, rest_deleted, dedupe_deleted from outbox.prune_at_retention()";
+        let rows = self.change(sql, &[]).await?;
         let Some(row) = rows.first() else { return Ok(Pruned::default()) };
         let count = |column: &str| Ok::<u64, Error>(u64::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0));
         Ok(Pruned {
@@ -373,14 +365,6 @@ impl Store for PostgresStore {
         self.change_count("select outbox.make_partitions()", &[]).await
     }
 
-    async fn add_route(&self, route: &Route) -> Result<bool, Error> {
-        let sql = "select outbox.add_route(sink => $1, topic => $2, namespace => $3)";
-        let rows = self
-            .change(sql, &[(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)])
-            .await?;
-        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
-    }
-
     async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error> {
         self.query(
             "select outbox.sleep(worker_id => $1, seconds => $2::text::numeric)",
@@ -397,14 +381,6 @@ impl Store for PostgresStore {
 
     async fn listen(&self) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(listen::PostgresListener::connect(self).await?))
-    }
-
-    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
-        operate::operate(self, actor, action).await
-    }
-
-    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
-        operate::enqueue(self, actor, message).await
     }
 
     async fn can_write(&self) -> Result<(), Error> {

@@ -37,7 +37,7 @@ use crate::inspect::{Inspect as _, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
 use crate::message::Message;
 use crate::operate::{Action, Done};
-use crate::store::{Listener, Pruned, Route, Store};
+use crate::store::{Listener, Operate, Pruned, Queue};
 
 pub use self::migrate::migrate;
 
@@ -94,7 +94,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl Queue for SqliteStore {
     async fn enqueue(&self, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
         enqueue::check_many(messages)?;
         if messages.is_empty() {
@@ -150,15 +150,14 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn prune(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {
-        older_than.map_or(Ok(()), input::age)?;
+    async fn prune(&self) -> Result<Pruned, Error> {
         let mut pruned = Pruned::default();
         // Batch by batch, each in its turn with whatever else the writer has to do.
         let mut next = Some(Uuid::nil());
         while let Some(after) = next {
             let (deleted, last) = self
                 .write(move |session| {
-                    session.write(|tx, now| operate::prune_messages(tx, now, older_than, after, operate::PRUNE_BATCH))
+                    session.write(|tx, now| operate::prune_messages(tx, now, None, after, operate::PRUNE_BATCH))
                 })
                 .await?;
             pruned.rest_deleted += deleted;
@@ -173,7 +172,7 @@ impl Store for SqliteStore {
                 break;
             }
         }
-        self.write(move |session| action::pruned(session, older_than, pruned)).await?;
+        self.write(move |session| action::pruned(session, pruned)).await?;
         Ok(pruned)
     }
 
@@ -211,11 +210,6 @@ impl Store for SqliteStore {
         Ok(0)
     }
 
-    async fn add_route(&self, route: &Route) -> Result<bool, Error> {
-        let route = route.clone();
-        self.write(move |session| action::add_route(session, &route)).await
-    }
-
     /// Nobody needs to know who sleeps: a listener sees every commit.
     async fn sleep(&self, worker_id: &str, at_most: Duration) -> Result<(), Error> {
         input::worker(worker_id)?;
@@ -230,16 +224,6 @@ impl Store for SqliteStore {
         let (path, file) = (self.path.clone(), self.file.clone());
         let listener = self.reader.run(move |_| listen::SqliteListener::new(open::open(&path)?, file)).await?;
         Ok(Box::new(listener))
-    }
-
-    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
-        let (actor, action) = (actor.to_owned(), action.clone());
-        self.write(move |session| action::carry_out(session, &actor, &action)).await
-    }
-
-    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
-        let (actor, message) = (actor.to_owned(), message.clone());
-        self.write(move |session| action::enqueue(session, &actor, &message)).await
     }
 
     async fn can_write(&self) -> Result<(), Error> {
@@ -260,5 +244,18 @@ impl Store for SqliteStore {
 
     async fn measure(&self) -> Result<bool, Error> {
         watch::measure(self).await
+    }
+}
+
+#[async_trait]
+impl Operate for SqliteStore {
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
+        let (actor, action) = (actor.to_owned(), action.clone());
+        self.write(move |session| action::carry_out(session, &actor, &action)).await
+    }
+
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+        let (actor, message) = (actor.to_owned(), message.clone());
+        self.write(move |session| action::enqueue(session, &actor, &message)).await
     }
 }

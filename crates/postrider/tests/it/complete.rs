@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use postrider::{
-    Action, Claim, Completion, Error, Failure, Inspect as _, Outcome, PostgresStore, Replay, Route, Schema, Store,
+    Action, Claim, Completion, Error, Failure, Inspect as _, Operate as _, Outcome, PostgresStore, Queue as _, Replay,
+    Route, Schema,
 };
 use uuid::Uuid;
 
@@ -309,7 +310,7 @@ async fn replay_delivers_again() {
     assert_eq!(replay(&one).await, 1);
     assert_eq!(replay(&one).await, 0, "it is pending already");
     assert_eq!(replay(&all).await, 1, "the other delivered one");
-    store.add_route(&Route::new("x", "copy")).await.unwrap();
+    store.operate("ann", &Action::AddRoute { route: Route::new("x", "copy") }).await.unwrap();
     let topic = Some("t".to_owned());
     let copy = Replay { sink: "copy".to_owned(), topic, include_never_delivered: true, ..all };
     assert_eq!(replay(&copy).await, 2, "to a sink that never saw them");

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{
-    Action, Claim, Completion, Error, Inspect as _, Message, Outcome, PostgresStore, Schema, Store as _, migrate,
+    Action, Claim, Completion, Error, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _, Schema,
+    migrate,
 };
 use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;
@@ -152,7 +153,8 @@ async fn every_default_isolation_serves() {
 
         let (a, b) = tokio::join!(store.measure(), store.measure());
         assert!(a.unwrap() ^ b.unwrap(), "one of two samples, and no error");
-        store.prune(Some(Duration::ZERO)).await.unwrap();
+        store.prune().await.unwrap();
+        store.operate("someone", &Action::Prune { older_than: Some(Duration::ZERO) }).await.unwrap();
         store.prune_inbox(None).await.unwrap();
         store.make_partitions().await.unwrap();
         assert_eq!(store.status().await.unwrap().len(), 1);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Completion, Message, Outbox, Outcome, PostgresStore, Schema, Store};
+use postrider::{Claim, Completion, Message, Outbox, Outcome, PostgresStore, Queue as _, Schema};
 use postrider_testkit::{Cluster, WireCounter};
 use tokio_postgres::Client;
 

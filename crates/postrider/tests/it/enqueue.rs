@@ -5,7 +5,9 @@
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use postrider::{Claim, Content, Enqueued, Error, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store};
+use postrider::{
+    Claim, Content, Enqueued, Error, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Queue as _, Schema,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use sqlx::{Connection, PgConnection};

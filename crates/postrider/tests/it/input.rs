@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use postrider::{Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outbox, PostgresStore, Schema, Store};
+use postrider::{
+    Action, Error, InvalidMessage, MAX_BATCH_MESSAGES, Message, Operate as _, Outbox, PostgresStore, Queue as _, Schema,
+};
 use postrider_testkit::psql;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -322,7 +324,7 @@ async fn the_library_refuses_with_typed_errors() {
     let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
     let error = store.claim(&postrider::Claim::new("")).await.unwrap_err();
     assert!(matches!(&error, Error::Refused { message, .. } if message.contains("worker_id")), "{error:?}");
-    let error = store.prune(Some(Duration::MAX)).await.unwrap_err();
+    let error = store.operate("ann", &Action::Prune { older_than: Some(Duration::MAX) }).await.unwrap_err();
     assert!(matches!(&error, Error::Refused { .. }), "{error:?}");
     assert_eq!(number(&client, "select count(*) from outbox.message").await, 0);
 }

@@ -4,7 +4,8 @@
 
 use futures_util::future::join_all;
 use postrider::{
-    Action, Claim, DeadFilter, Error, Inspect as _, Message, Outbox, Outcome, PostgresStore, Schema, Store, migrate,
+    Action, Claim, DeadFilter, Error, Inspect as _, Message, Operate as _, Outbox, Outcome, PostgresStore, Queue as _,
+    Schema, migrate,
 };
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
@@ -183,7 +184,7 @@ async fn walk(database: &Database, client: &mut Client, schema: &Schema, topic: 
     for one in &held {
         store.ack("w", one).await.unwrap();
     }
-    store.prune(None).await.unwrap();
+    store.prune().await.unwrap();
     let status = store.status().await.unwrap();
     assert_eq!((status.len(), status[0].pending, status[0].dead, status[0].recent[0]), (1, 0, 0, 3));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use postrider::{
     DeadFilter, DeadPage, DeliveryFilter, Inspect as _, LaneFilter, LaneState, ListFilter, ListState, PostgresStore,
-    Schema, Store as _,
+    Queue as _, Schema,
 };
 use postrider_testkit::{Cluster, Database};
 use tokio_postgres::Client;

@@ -1,7 +1,7 @@
 //! An operator's actions in PostgreSQL: what only two real connections, a broken audit or a missing table can show. What
 //! each action does is in the store's contract.
 
-use postrider::{Action, DeadFilter, DeadPage, Inspect as _, MAX_PER_ACTION, PostgresStore, Schema, Store};
+use postrider::{Action, DeadFilter, DeadPage, Inspect as _, MAX_PER_ACTION, Operate as _, PostgresStore, Schema};
 use postrider_testkit::{Database, WireCounter};
 use tokio_postgres::Client;
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use postrider::{Claim, Completion, Failure, Inspect as _, Message, Outbox, Outcome, PostgresStore, Schema, Store};
+use postrider::{
+    Claim, Completion, Failure, Inspect as _, Message, Outbox, Outcome, PostgresStore, Queue as _, Schema,
+};
 use postrider_testkit::PgBouncer;
 use sqlx::{Connection, PgConnection};
 use tokio_postgres::NoTls;

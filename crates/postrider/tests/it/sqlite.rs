@@ -9,7 +9,7 @@ mod scale;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider::{Action, Claim, Error, Message, Outbox, Outcome, SqliteStore, Store};
+use postrider::{Action, Claim, Error, Message, Operate as _, Outbox, Outcome, Queue as _, SqliteStore};
 use postrider::{Completion, Inspect as _, sqlite};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -229,15 +229,16 @@ async fn the_audit_is_append_only() {
     assert_eq!(site.number("select count(*) from outbox_audit_log where actor = 'ann' and action = 'pause'"), 1);
 }
 
+fn id_of_age(days: u64) -> Uuid {
+    let then = std::time::SystemTime::now() - Duration::from_hours(24 * days);
+    let then = then.duration_since(std::time::UNIX_EPOCH).unwrap();
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, then.as_secs(), 0))
+}
+
 /// Proves H8: what was delivered goes after the retention, with its attempts; keys go after their window.
 #[tokio::test]
 async fn history_is_pruned_by_age() {
     let site = Site::new();
-    let id_of_age = |days: u64| {
-        let then = std::time::SystemTime::now() - Duration::from_hours(24 * days);
-        let then = then.duration_since(std::time::UNIX_EPOCH).unwrap();
-        Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, then.as_secs(), 0))
-    };
     let put = |days: u64, key: &str| {
         let id = id_of_age(days);
         let sql = "insert into outbox_enqueue (message_id, topic, payload, dedupe_key) values (?1, 't', '1', ?2)";
@@ -247,7 +248,10 @@ async fn history_is_pruned_by_age() {
     let [ancient, old, young] = [put(40, "ancient"), put(8, "old"), put(6, "young")];
     assert_eq!(site.deliver_all().await, 3);
     let waiting = put(50, "waiting");
-    let pruned = site.store.prune(None).await.unwrap();
+    let pruned = site.store.prune().await.unwrap();
+    let audit = site.store.audit(None, 10).await.unwrap();
+    let entries: Vec<_> = audit.iter().map(|entry| (&*entry.actor, &*entry.action, entry.affected)).collect();
+    assert_eq!(entries, [("local", "prune", 3)], "nobody was named");
     assert_eq!((pruned.partitions_dropped, pruned.rest_deleted, pruned.dedupe_deleted), (0, 2, 1));
     for (id, stays) in [(ancient, false), (old, false), (young, true), (waiting, true)] {
         assert_eq!(site.store.show(id).await.unwrap().is_some(), stays);
@@ -256,8 +260,8 @@ async fn history_is_pruned_by_age() {
     let again = site.store.enqueue(&[Message::json("t", &1).unwrap().dedupe_key("old")]).await.unwrap();
     assert_eq!((again[0].message_id, again[0].created), (old, false), "the window is longer than the retention");
     assert_eq!(site.deliver_all().await, 1, "the one that waited");
-    let pruned = site.store.prune(Some(Duration::ZERO)).await.unwrap();
-    assert_eq!((pruned.rest_deleted, pruned.dedupe_deleted), (2, 1));
+    let everything = Action::Prune { older_than: Some(Duration::ZERO) };
+    assert_eq!(site.store.operate("ann", &everything).await.unwrap().affected, 3, "two messages and a key");
     assert_eq!(site.number("select count(*) from outbox_message"), 0);
 }
 
@@ -265,10 +269,14 @@ async fn history_is_pruned_by_age() {
 #[tokio::test]
 async fn a_long_history_is_pruned_as_a_whole() {
     let site = Site::new();
-    let many: Vec<Message> = (0..2500).map(|_| message("t")).collect();
-    site.store.enqueue(&many).await.unwrap();
+    let tx = site.app.unchecked_transaction().unwrap();
+    for _ in 0..2500 {
+        let sql = "insert into outbox_enqueue (message_id, topic, payload) values (?1, 't', '1')";
+        tx.execute(sql, [id_of_age(8)]).unwrap();
+    }
+    tx.commit().unwrap();
     while site.deliver_all().await > 0 {}
-    assert_eq!(site.store.prune(Some(Duration::ZERO)).await.unwrap().rest_deleted, 2500);
+    assert_eq!(site.store.prune().await.unwrap().rest_deleted, 2500);
     assert_eq!(site.number("select (select count(*) from outbox_message) + (select count(*) from outbox_attempt)"), 0);
 }
 

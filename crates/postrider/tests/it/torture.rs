@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Claimed, Completion, Failure, LeaseToken, Outcome, PostgresStore, Schema, Store};
+use postrider::{Claim, Claimed, Completion, Failure, LeaseToken, Outcome, PostgresStore, Queue as _, Schema};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::Client;

@@ -220,8 +220,14 @@ async fn pending_deliveries_are_cancelled_by_filter() {
 async fn a_replay_means_what_its_sink_had() {
     for outbox in &outboxes().await {
         let (server, store) = (Server::serve(outbox), store(outbox));
-        store.add_route(&postrider::Route::new("both", "partner")).await.unwrap();
-        store.add_route(&postrider::Route::new("both", "default")).await.unwrap();
+        store
+            .operate("ann", &postrider::Action::AddRoute { route: postrider::Route::new("both", "partner") })
+            .await
+            .unwrap();
+        store
+            .operate("ann", &postrider::Action::AddRoute { route: postrider::Route::new("both", "default") })
+            .await
+            .unwrap();
         let ids = store.enqueue(&[message("both", 1), message("both", 2), message("secret", 3)]).await.unwrap();
         for sink in ["default", "partner"] {
             let wanted = postrider::Claim { sink: sink.to_owned(), ..postrider::Claim::new("hand") };

@@ -122,7 +122,7 @@ async fn the_overview_has_sinks_relays_and_samples() {
         let config = format!("{}[sinks.default.stdout]\n[sinks.audit.stdout]\n[sinks.audit]\nrate = 9\n", tokens());
         let server = Server::start(&outbox, &["run", "--listen", "127.0.0.1:0", "--worker-id", "w-1"], &config);
         let store = store(&outbox);
-        store.add_route(&Route::new("order.*", "audit")).await.unwrap();
+        store.operate("ann", &postrider::Action::AddRoute { route: Route::new("order.*", "audit") }).await.unwrap();
         store.enqueue(&[message("order.placed", 1), message("other", 2)]).await.unwrap();
         until("the relay reports", async || !items(&server.get("/api/v1/relays").await.ok()).is_empty()).await;
         let overview = server.look("/api/v1/overview").await.ok();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::{Message, PostgresStore, Schema, Store as _};
+use postrider::{Message, PostgresStore, Queue as _, Schema};
 use postrider_testkit::FaultProxy;
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use postrider::{Message, PostgresStore, Store as _};
+use postrider::{Message, PostgresStore, Queue as _};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;

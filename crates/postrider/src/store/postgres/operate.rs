@@ -1,6 +1,7 @@
 //! Carries out an operator's action in PostgreSQL: one call of the function that does it, which writes its entry of the
-//! audit itself, so both commit or neither does, in one round trip. Called by [`super::PostgresStore`]; no rule is here.
+//! audit itself, so both commit or neither does, in one round trip. No rule is here.
 
+use async_trait::async_trait;
 use tokio_postgres::types::Type;
 
 use super::dead::filter_parameters;
@@ -9,7 +10,7 @@ use crate::enqueue::{self, Columns, Enqueued};
 use crate::error::Error;
 use crate::message::Message;
 use crate::operate::{Action, Done, Replay, check};
-use crate::store::Route;
+use crate::store::{Operate, Route};
 
 /// The filter of [`filter_parameters`], behind who acts and how many at most.
 const MATCHING_DEAD: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
@@ -19,7 +20,18 @@ const MATCHING_DEAD: &str = "actor => $1, at_most => $2, message_ids => $3, sink
 const MATCHING_OPEN: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
                              tenant_id => $7, lane => $8";
 
-pub(super) async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<Done, Error> {
+#[async_trait]
+impl Operate for PostgresStore {
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
+        operate(self, actor, action).await
+    }
+
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+        enqueue(self, actor, message).await
+    }
+}
+
+async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<Done, Error> {
     action.check(actor)?;
     let given = Given { store, actor };
     let verb = action.name();
@@ -63,7 +75,7 @@ pub(super) async fn operate(store: &PostgresStore, actor: &str, action: &Action)
     }
 }
 
-pub(super) async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
     check::enqueue(actor, message)?;
     let columns = Columns::from_messages(std::slice::from_ref(message))?;
     // The columns of a batch, of which this is the only line.

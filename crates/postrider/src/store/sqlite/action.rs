@@ -1,8 +1,6 @@
 //! Carries out an operator's action in SQLite and writes it down, in one transaction: both commit or neither does. Called by
 //! the store; what an action does is in `operate.rs` and `waiting.rs`.
 
-use std::time::Duration;
-
 use rusqlite::{ToSql, Transaction};
 use serde_json::Value;
 use uuid::Uuid;
@@ -14,7 +12,7 @@ use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
 use crate::message::Message;
 use crate::operate::{Action, Done, MAX_PER_ACTION, check};
-use crate::store::{Pruned, Route};
+use crate::store::Pruned;
 
 /// Who acts when nobody is named: SQLite has no logins.
 const UNNAMED: &str = "local";
@@ -43,27 +41,13 @@ pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> 
     })
 }
 
-/// A route that nobody asked for by name: a relay has it in its configuration. Written down if it is new.
-pub(super) fn add_route(session: &mut Session, route: &Route) -> Result<bool, Error> {
-    let action = Action::AddRoute { route: route.clone() };
-    check_input(&action)?;
-    let detail = action.detail()?;
-    session.write(|tx, now| {
-        let new = operate::change_route(tx, sql!("add_route"), route)?;
-        if new {
-            write_audit(tx, now, (UNNAMED, action.name(), &detail), 1)?;
-        }
-        Ok(new)
-    })
-}
-
 /// What the house-keeping pruned, batch by batch: one entry after the last of them.
-pub(super) fn pruned(session: &mut Session, older_than: Option<Duration>, pruned: Pruned) -> Result<(), Error> {
+pub(super) fn pruned(session: &mut Session, pruned: Pruned) -> Result<(), Error> {
     let affected = i64::try_from(pruned.rest_deleted + pruned.dedupe_deleted).unwrap_or(i64::MAX);
     if affected == 0 {
         return Ok(());
     }
-    let action = Action::Prune { older_than };
+    let action = Action::Prune { older_than: None };
     let detail = action.detail()?;
     session.write(|tx, now| write_audit(tx, now, (UNNAMED, action.name(), &detail), affected))
 }

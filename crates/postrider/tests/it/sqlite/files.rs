@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use postrider::{
-    Action, Claim, DeliveryFilter, Error, Event, Inspect as _, Message, Outcome, RelayReport, Route, SqliteStore,
-    Store as _,
+    Action, Claim, DeliveryFilter, Error, Event, Inspect as _, Message, Operate as _, Outcome, Queue as _, RelayReport,
+    Route, SqliteStore,
 };
 use postrider_testkit::python;
 use rusqlite::Connection;
@@ -202,7 +202,7 @@ async fn an_older_sqlite_finds_the_file_whole() {
     let tenant = uuid::Uuid::from_u128(7);
     let full = message("t").tenant(tenant).lane("a").dedupe_key(format!("{tenant}/1")).header("h", "v");
     let plain = [message("t"), full, Message::bytes("t", vec![0, 1], "x/y"), message("dead").lane("b")];
-    site.store.add_route(&Route::new("t*", "s")).await.unwrap();
+    site.store.operate("ann", &Action::AddRoute { route: Route::new("t*", "s") }).await.unwrap();
     site.store.enqueue(&plain).await.unwrap();
     let held = site.claim(10).await;
     site.store.finish("w", &held[0], Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();

@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Completion, Message, Outcome, SqliteStore, Store};
+use postrider::{Claim, Completion, Message, Outcome, Queue as _, SqliteStore};
 use rusqlite::{Connection, params};
 
 use super::Site;

@@ -38,7 +38,7 @@ async fn put_due(site: &Site) {
     let messages: Vec<_> = (0..DUE)
         .map(|n| if n % 2 == 0 { super::message("t") } else { super::message("t").lane(format!("due-{n}")) })
         .collect();
-    postrider::Store::enqueue(&site.store, &messages).await.unwrap();
+    postrider::Queue::enqueue(&site.store, &messages).await.unwrap();
 }
 
 /// Deliveries without a message, which no claim ever comes to see.
@@ -96,7 +96,7 @@ async fn heavy_slow_many_blocked_lanes_are_passed_in_steps() {
     let empty = best_empty_claim(&site).await;
     let thorough = postrider::Claim { thorough: true, ..postrider::Claim::new("w") };
     let began = Instant::now();
-    assert_eq!(postrider::Store::claim(&site.store, &thorough).await.unwrap().len(), 0);
+    assert_eq!(postrider::Queue::claim(&site.store, &thorough).await.unwrap().len(), 0);
     println!("finding nothing {empty:?}, to be sure of it {:?}", began.elapsed());
     assert!(empty * 5 < began.elapsed(), "{empty:?} for a part of {:?}", began.elapsed());
 }

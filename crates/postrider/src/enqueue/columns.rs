@@ -1,0 +1,199 @@
+//! The columns of a message, declared once: every adapter binds this list, in its order. A new column of a message is one
+//! line here. Nothing here knows a driver.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::statement::{PostgresArray, SqliteValue};
+use crate::error::InvalidMessage;
+use crate::message::{Body, Due, Message};
+
+/// One column: its name in SQL, what it holds, and where a message has it.
+struct Column {
+    name: &'static str,
+    kind: Kind,
+    of: for<'a> fn(&'a Message) -> Option<Field<'a>>,
+}
+
+const fn column(name: &'static str, kind: Kind, of: for<'a> fn(&'a Message) -> Option<Field<'a>>) -> Column {
+    Column { name, kind, of }
+}
+
+const COLUMNS: [Column; 13] = [
+    column("topic", Kind::Text, |message| text(Some(&message.topic))),
+    column("payload", Kind::Json, |message| match &message.content {
+        Body::Json(json) => text(Some(json)),
+        Body::Bytes(_) => None,
+    }),
+    column("namespace", Kind::Text, |message| text(message.namespace.as_deref())),
+    column("tenant_id", Kind::Uuid, |message| message.tenant_id.map(Field::Uuid)),
+    column("lane", Kind::Text, |message| text(message.lane.as_deref())),
+    column("dedupe_key", Kind::Text, |message| text(message.dedupe_key.as_deref())),
+    column("priority", Kind::Integer, |message| Some(Field::Integer(message.priority))),
+    column("headers", Kind::Json, |message| {
+        let json = || serde_json::json!(message.headers).to_string();
+        (!message.headers.is_empty()).then(|| Field::Text(json().into()))
+    }),
+    column("due_at", Kind::Time, |message| match message.due {
+        Due::At(time) => Some(Field::Time(time)),
+        Due::Now | Due::After(_) => None,
+    }),
+    column("occurred_at", Kind::Time, |message| message.occurred_at.map(Field::Time)),
+    column("body", Kind::Bytes, |message| match &message.content {
+        Body::Bytes(bytes) => Some(Field::Bytes(bytes)),
+        Body::Json(_) => None,
+    }),
+    column("content_type", Kind::Text, |message| text(message.content_type.as_deref())),
+    column("delay", Kind::Span, |message| match message.due {
+        Due::After(delay) => Some(Field::Span(delay)),
+        Due::Now | Due::At(_) => None,
+    }),
+];
+
+/// What a column holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Json,
+    Uuid,
+    Integer,
+    Bytes,
+    Time,
+    Span,
+}
+
+/// What one message has in one column.
+enum Field<'a> {
+    Text(Cow<'a, str>),
+    Uuid(Uuid),
+    Integer(i32),
+    Bytes(&'a [u8]),
+    Time(SystemTime),
+    Span(Duration),
+}
+
+fn text(text: Option<&str>) -> Option<Field<'_>> {
+    text.map(|text| Field::Text(text.into()))
+}
+
+impl Kind {
+    /// The type of an element as it is bound in PostgreSQL, and what it is cast to there. What a driver may have no type for
+    /// goes as text.
+    fn in_postgres(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Text => ("text", None),
+            Self::Json => ("text", Some("jsonb")),
+            Self::Uuid => ("uuid", None),
+            Self::Integer => ("int4", None),
+            Self::Bytes => ("bytea", None),
+            Self::Time => ("text", Some("timestamptz")),
+            Self::Span => ("text", Some("numeric")),
+        }
+    }
+}
+
+impl Column {
+    /// A span of time has its unit in its name.
+    fn name_with_unit(&self, unit: &str) -> String {
+        if matches!(self.kind, Kind::Span) { format!("{}_{unit}", self.name) } else { self.name.to_owned() }
+    }
+
+    fn array<'a>(&self, messages: &'a [Message]) -> Result<PostgresArray<'a>, InvalidMessage> {
+        let fields = messages.iter().map(self.of);
+        Ok(match self.kind {
+            Kind::Text | Kind::Json | Kind::Time | Kind::Span => {
+                let texts = fields.map(|field| field.map(|field| field.to_text(self.name)).transpose());
+                PostgresArray::Text(unless_empty(texts.collect::<Result<_, _>>()?))
+            }
+            Kind::Uuid => PostgresArray::Uuid(unless_empty(
+                fields.map(|field| if let Some(Field::Uuid(id)) = field { Some(id) } else { None }).collect(),
+            )),
+            Kind::Integer => PostgresArray::Integer(unless_empty(
+                fields.map(|field| if let Some(Field::Integer(number)) = field { Some(number) } else { None }).collect(),
+            )),
+            Kind::Bytes => PostgresArray::Bytes(unless_empty(
+                fields.map(|field| if let Some(Field::Bytes(bytes)) = field { Some(bytes) } else { None }).collect(),
+            )),
+        })
+    }
+
+    fn value<'a>(&self, message: &'a Message) -> Result<SqliteValue<'a>, InvalidMessage> {
+        let out_of_range = InvalidMessage::TimeOutOfRange { field: self.name };
+        Ok(match (self.of)(message) {
+            None => SqliteValue::Null,
+            Some(Field::Text(text)) => SqliteValue::Text(text),
+            Some(Field::Uuid(id)) => id.into(),
+            Some(Field::Integer(number)) => SqliteValue::Integer(number.into()),
+            Some(Field::Bytes(bytes)) => SqliteValue::Blob(bytes.into()),
+            Some(Field::Time(time)) => {
+                SqliteValue::Integer(jiff::Timestamp::try_from(time).map_err(|_| out_of_range)?.as_microsecond())
+            }
+            Some(Field::Span(span)) => {
+                SqliteValue::Integer(i64::try_from(span.as_micros()).map_err(|_| out_of_range)?)
+            }
+        })
+    }
+}
+
+impl<'a> Field<'a> {
+    fn to_text(self, field: &'static str) -> Result<Cow<'a, str>, InvalidMessage> {
+        Ok(match self {
+            Self::Text(text) => text,
+            Self::Time(time) => jiff::Timestamp::try_from(time)
+                .map_err(|_| InvalidMessage::TimeOutOfRange { field })?
+                .to_string()
+                .into(),
+            Self::Span(span) => format!("{}.{:06}", span.as_secs(), span.subsec_micros()).into(),
+            Self::Uuid(_) | Self::Integer(_) | Self::Bytes(_) => unreachable!("the column's kind says what it holds"),
+        })
+    }
+}
+
+/// An array of nothing is absent as a whole: `enqueue_many` then skips what it is for, such as the dedupe table.
+fn unless_empty<T>(elements: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
+    elements.iter().any(Option::is_some).then_some(elements)
+}
+
+/// The named arguments of `enqueue_many`: whole arrays.
+pub(super) fn postgres_arguments() -> String {
+    arguments(|n, bound, cast| {
+        let cast = cast.map(|cast| format!("::{cast}[]")).unwrap_or_default();
+        format!("${n}::{bound}[]{cast}")
+    })
+}
+
+/// The named arguments of a function that takes one message: the first element of each array.
+#[cfg(feature = "postgres")]
+pub(crate) fn postgres_arguments_of_one() -> String {
+    arguments(|n, bound, cast| {
+        let cast = cast.map(|cast| format!("::{cast}")).unwrap_or_default();
+        format!("(${n}::{bound}[])[1]{cast}")
+    })
+}
+
+fn arguments(argument: impl Fn(usize, &str, Option<&str>) -> String) -> String {
+    let named = COLUMNS.iter().enumerate().map(|(index, column)| {
+        let (bound, cast) = column.kind.in_postgres();
+        format!("{} => {}", column.name_with_unit("seconds"), argument(index + 1, bound, cast))
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// The messages turned by ninety degrees: one array for each argument.
+pub(crate) fn postgres_arrays(messages: &[Message]) -> Result<Vec<PostgresArray<'_>>, InvalidMessage> {
+    COLUMNS.iter().map(|column| column.array(messages)).collect()
+}
+
+/// One message, in the caller's transaction: the rules are those of the view `outbox_enqueue`.
+pub(super) static SQLITE_INSERT: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<String> = COLUMNS.iter().map(|column| column.name_with_unit("us")).collect();
+    let marks: Vec<String> = (1..=COLUMNS.len() + 1).map(|n| format!("?{n}")).collect();
+    format!("insert into outbox_enqueue (message_id, {}) values ({})", names.join(", "), marks.join(", "))
+});
+
+pub(super) fn sqlite_values(message_id: Uuid, message: &Message) -> Result<Vec<SqliteValue<'_>>, InvalidMessage> {
+    std::iter::once(Ok(message_id.into())).chain(COLUMNS.iter().map(|column| column.value(message))).collect()
+}

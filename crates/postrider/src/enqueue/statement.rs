@@ -1,0 +1,161 @@
+//! What an adapter runs in its driver's transaction: a statement and its parameters, for PostgreSQL or for SQLite. The
+//! adapters of this crate and a user's own get the same.
+
+use std::borrow::Cow;
+
+use uuid::Uuid;
+
+use super::Enqueued;
+use super::columns::{SQLITE_INSERT, postgres_arguments, postgres_arrays, sqlite_values};
+use crate::error::Error;
+use crate::message::Message;
+use crate::schema::Schema;
+
+/// A statement and what to bind to it: `$1`, `$2`, … in PostgreSQL, `?1`, `?2`, … in SQLite, in the order of `parameters`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statement<P> {
+    /// Its text. It holds nothing from outside but the schema's name, which is checked and quoted.
+    pub sql: Cow<'static, str>,
+    /// What to bind.
+    pub parameters: Vec<P>,
+}
+
+impl<P> Statement<P> {
+    pub(crate) fn new(sql: impl Into<Cow<'static, str>>, parameters: Vec<P>) -> Self {
+        Self { sql: sql.into(), parameters }
+    }
+}
+
+/// An array parameter of a PostgreSQL statement, one element for each message or event. `None` is NULL in place of the
+/// array: nobody has this column.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the types say it")]
+pub enum PostgresArray<'a> {
+    /// `text[]`
+    Text(Option<Vec<Option<Cow<'a, str>>>>),
+    /// `uuid[]`
+    Uuid(Option<Vec<Option<Uuid>>>),
+    /// `int4[]`
+    Integer(Option<Vec<Option<i32>>>),
+    /// `int8[]`
+    BigInteger(Option<Vec<Option<i64>>>),
+    /// `bytea[]`
+    Bytes(Option<Vec<Option<&'a [u8]>>>),
+}
+
+/// A parameter of a SQLite statement. A UUID is a blob of 16 bytes.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the storage classes of SQLite")]
+pub enum SqliteValue<'a> {
+    Null,
+    Integer(i64),
+    Text(Cow<'a, str>),
+    Blob(Cow<'a, [u8]>),
+}
+
+impl From<Uuid> for SqliteValue<'_> {
+    fn from(id: Uuid) -> Self {
+        Self::Blob(id.as_bytes().to_vec().into())
+    }
+}
+
+impl<'a, T: Into<SqliteValue<'a>>> From<Option<T>> for SqliteValue<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<'a> From<&'a str> for SqliteValue<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<i64> for SqliteValue<'_> {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+/// Messages that were checked and are to be written, together or not at all: what [`super::Enqueue`] is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    schema: &'a Schema,
+    messages: &'a [Message],
+}
+
+/// What became of a message that a SQLite driver just wrote, or found written.
+const SQLITE_LOOKUP: &str = include_str!("../../sql/sqlite/statements/enqueued.sql");
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(schema: &'a Schema, messages: &'a [Message]) -> Self {
+        Self { schema, messages }
+    }
+
+    /// For PostgreSQL: one statement for all messages. It answers with one row for each, in their order: `message_id`
+    /// (uuid), `sequence_id` (int8, may be NULL) and `created` (bool), which make an [`Enqueued`].
+    pub fn postgres(&self) -> Result<Statement<PostgresArray<'a>>, Error> {
+        let sql = format!(
+            "select message_id, sequence_id, created from {}.enqueue_many({}) order by ordinal",
+            self.schema.quoted(),
+            postgres_arguments()
+        );
+        Ok(Statement::new(sql, postgres_arrays(self.messages)?))
+    }
+
+    /// For SQLite: what to run for each message, in their order. Run [`Self::SQLITE_BEGIN`] first and
+    /// [`Self::SQLITE_KEEP`] last, or [`Self::SQLITE_UNDO`] if a statement fails.
+    pub fn sqlite(&self) -> impl Iterator<Item = Result<SqliteInsert<'a>, Error>> + use<'a> {
+        self.messages.iter().map(SqliteInsert::new)
+    }
+
+    /// A batch is written as a whole or not at all, whatever the caller does with the rest of its transaction. (Without a
+    /// transaction, this is one.)
+    pub const SQLITE_BEGIN: &'static str = "savepoint outbox_enqueue";
+    /// Ends what [`Self::SQLITE_BEGIN`] began.
+    pub const SQLITE_KEEP: &'static str = "release outbox_enqueue";
+    /// Takes back what was written since [`Self::SQLITE_BEGIN`]: two statements. It may fail itself, and that means nothing:
+    /// some errors (a full disk) have rolled back the whole transaction, and the savepoint with it.
+    pub const SQLITE_UNDO: &'static str = "rollback to outbox_enqueue; release outbox_enqueue";
+}
+
+/// One message for a SQLite driver.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SqliteInsert<'a> {
+    /// Writes it; answers with no row.
+    pub insert: Statement<SqliteValue<'a>>,
+    /// Run after `insert`.
+    pub answer: SqliteAnswer<'a>,
+}
+
+/// Where a SQLite driver learns what became of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SqliteAnswer<'a> {
+    /// It has neither a lane nor a dedupe key, so there is nothing to ask.
+    Known(Enqueued),
+    /// This answers with one row: `message_id` (a blob), `sequence_id` (may be NULL) and `created` (0 or 1).
+    Ask(Statement<SqliteValue<'a>>),
+}
+
+impl<'a> SqliteInsert<'a> {
+    pub(crate) fn new(message: &'a Message) -> Result<Self, Error> {
+        // In the order they are made, within this process: ties of the clock are kept in order by it.
+        let id = Uuid::now_v7();
+        let insert = Statement::new(SQLITE_INSERT.as_str(), sqlite_values(id, message)?);
+        let answer = if message.lane.is_none() && message.dedupe_key.is_none() {
+            SqliteAnswer::Known(Enqueued::new(id, None, true))
+        } else {
+            let key = [
+                id.into(),
+                message.namespace.as_deref().into(),
+                message.topic.as_str().into(),
+                message.tenant_id.into(),
+                message.dedupe_key.as_deref().into(),
+            ];
+            SqliteAnswer::Ask(Statement::new(SQLITE_LOOKUP, key.into()))
+        };
+        Ok(Self { insert, answer })
+    }
+}
