@@ -26,7 +26,7 @@ pub(crate) use self::admin::{AdminConfig, Listen};
 pub(crate) use self::environment::Environment;
 pub(crate) use self::layers::{Flags, Layers};
 pub(crate) use self::sections::{DatabaseConfig, LogConfig};
-pub(crate) use self::sink::SinkConfig;
+pub(crate) use self::sink::{Configured, SinkConfig};
 
 use self::admin::AdminSection;
 use self::receive::ReceiveSection;
@@ -60,7 +60,7 @@ impl Config {
     /// What no single key can be blamed for. `sinks` are the names of all that stand in the configuration.
     fn faults(&self, sinks: &[String]) -> Vec<String> {
         let mut faults = Vec::new();
-        if !self.sink_defaults.kinds().is_empty() {
+        if self.sink_defaults.has_kind() {
             faults.push(
                 "sink_defaults: says what a sink is, but only how it is treated may stand there: put it into a sink"
                     .to_owned(),

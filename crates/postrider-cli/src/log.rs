@@ -85,6 +85,7 @@ impl Logs {
         let lines = self.lines(io::stderr, output::colour(terminal));
         // An error means that somebody logs already, which is as good.
         drop(tracing::subscriber::set_global_default(registry().with(lines).with(traces::layer())));
+        traces::warn_if_left_out();
     }
 
     /// The lines of the log. Libraries write whole frames to their own at the levels below `INFO`, with keys and

@@ -39,7 +39,7 @@ mod reporter;
 mod room;
 #[cfg(feature = "_network")]
 mod secret;
-mod sink;
+pub mod sink;
 mod stats;
 pub mod telemetry;
 #[cfg(any(feature = "nats", feature = "redis"))]
@@ -70,13 +70,14 @@ pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions
 pub use crate::sink::mqtt::{MqttOptions, MqttSink};
 #[cfg(feature = "nats")]
 pub use crate::sink::nats::{NatsOptions, NatsServers, NatsSink};
-pub use crate::sink::ndjson::NdjsonSink;
 #[cfg(feature = "rabbitmq")]
 pub use crate::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
 #[cfg(feature = "redis")]
 pub use crate::sink::redis::{RedisOptions, RedisSink};
+pub use crate::sink::registry::{BuildSink, SinkKind};
 #[cfg(feature = "schema")]
 pub use crate::sink::schema::Schemas;
+pub use crate::sink::stdout::{NdjsonSink, StdoutOptions};
 #[cfg(feature = "_network")]
 pub use crate::sink::template::{Template, TemplateError};
 pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};

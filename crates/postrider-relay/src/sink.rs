@@ -1,34 +1,36 @@
 //! Where messages go: the contract every sink keeps, and the words it answers in. Sinks sit under `sink/`. A sink never
 //! sees the store: it says what happened, and the relay records it.
 
-pub(crate) mod checked;
+pub mod checked;
 #[cfg(feature = "_network")]
-pub(crate) mod destinations;
+pub mod destinations;
 #[cfg(feature = "_network")]
-pub(crate) mod envelope;
-pub(crate) mod file;
-pub(crate) mod handler;
+mod envelope;
+pub mod file;
+pub mod handler;
 #[cfg(feature = "http")]
-pub(crate) mod http;
+pub mod http;
 #[cfg(any(feature = "nats", feature = "redis"))]
-pub(crate) mod idle;
+mod idle;
 #[cfg(feature = "kafka")]
-pub(crate) mod kafka;
+pub mod kafka;
 #[cfg(any(feature = "nats", feature = "redis"))]
-pub(crate) mod lanes;
+mod lanes;
 #[cfg(feature = "mqtt")]
-pub(crate) mod mqtt;
+pub mod mqtt;
 #[cfg(feature = "nats")]
-pub(crate) mod nats;
-pub(crate) mod ndjson;
+pub mod nats;
+mod ndjson;
 #[cfg(feature = "rabbitmq")]
-pub(crate) mod rabbitmq;
+pub mod rabbitmq;
 #[cfg(feature = "redis")]
-pub(crate) mod redis;
+pub mod redis;
+pub mod registry;
 #[cfg(feature = "schema")]
-pub(crate) mod schema;
+pub mod schema;
+pub mod stdout;
 #[cfg(feature = "_network")]
-pub(crate) mod template;
+pub mod template;
 #[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
 mod waves;
 
@@ -39,6 +41,17 @@ use async_trait::async_trait;
 use postrider::Claimed;
 
 use crate::policy::FailureClass;
+
+registry::kinds! {
+    "stdout" => stdout::StdoutOptions;
+    "file" => file::FileOptions;
+    "http" ("http") => http::HttpOptions;
+    "kafka" ("kafka") => kafka::KafkaOptions;
+    "mqtt" ("mqtt") => mqtt::MqttOptions;
+    "nats" ("nats") => nats::NatsOptions;
+    "rabbitmq" ("rabbitmq") => rabbitmq::RabbitmqOptions;
+    "redis" ("redis") => redis::RedisOptions;
+}
 
 /// Takes messages to one destination.
 ///

@@ -13,7 +13,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::options::Global;
 use crate::output::{Output, Paint, printable};
-use crate::sinks::{self, Maker};
+use crate::schemas::PayloadSchemas;
 use crate::store::{Address, Database, Missing, Opened};
 
 /// A sink looks for so long at most; each has shorter limits of its own.
@@ -51,7 +51,7 @@ impl Args {
         let flags = Flags { cloud: self.cloud, sinks: self.sinks.clone(), ..Flags::default() };
         let layers = global.layers(flags)?;
         let config = layers.config()?;
-        sinks::schemas(&config, &layers)?;
+        PayloadSchemas::read(&config, &layers)?;
         let routed = config.routes().map(|route| route.sink).collect();
         let sinks = planned(&config, &layers, &self.sinks)?;
         Ok(Prepared { databases: global.databases(&layers)?, sinks, routed })
@@ -76,10 +76,9 @@ impl Prepared {
             }
             places.push(place);
         }
-        let mut maker = Maker::default();
         for Planned { name, kind, .. } in sinks {
-            let title = format!("sink {name} ({})", kind.name());
-            let findings = match maker.make(&name, kind) {
+            let title = format!("sink {name} ({})", kind.kind);
+            let findings = match kind.build(&name) {
                 Ok(sink) => match tokio::time::timeout(PATIENCE, sink.check()).await {
                     Ok(findings) => findings,
                     Err(_) => vec![Finding::broken("it does not come to an end", "is its address right?")],

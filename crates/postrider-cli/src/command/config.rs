@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use super::deliver::Plan;
 use crate::admin;
-use crate::config::layers::DEFAULTS;
+use crate::config::layers;
 use crate::config::{Config, Flags, Layers, print};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
@@ -13,7 +13,6 @@ use crate::humane;
 use crate::log::Logs;
 use crate::options::Global;
 use crate::output::Output;
-use crate::sinks::Maker;
 
 const AFTER_HELP: &str = "\
 Defaults, then the file, then the environment, then the command line: each
@@ -56,7 +55,7 @@ pub(crate) enum Prepared {
 impl Args {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
         if matches!(self.action, Action::Print { defaults: true }) {
-            return Ok(Prepared::Text(DEFAULTS.to_owned()));
+            return Ok(Prepared::Text(layers::every_key()));
         }
         let layers = global.layers(Flags::default())?;
         let config = layers.config()?;
@@ -83,9 +82,8 @@ fn check(global: &Global, layers: &Layers, config: &Config) -> Result<Prepared> 
     found(Logs::prepare(&config.log, "info").map(drop));
     found(config.admin(layers).and_then(|config| admin::check(&config)));
     found(config.receive.read().map(drop));
-    let mut maker = Maker::default();
     for (name, sink) in &config.sinks {
-        found(sink.kind(name).and_then(|kind| maker.make(name, kind)).map(drop));
+        found(sink.kind(name).and_then(|kind| kind.build(name)).map(drop));
     }
     if wrong.is_empty() {
         let plan = Plan::of(config, layers, &[])?;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use figment::value::Value;
 use postrider::{Route, Store};
-use postrider_relay::{Counts, Relay, RelayOptions, Schemas, Sink, SinkOptions};
+use postrider_relay::{Counts, NdjsonSink, Relay, RelayOptions, Sink, SinkOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Flags, Layers, friendly};
+use crate::config::{Config, Configured, Flags, Layers, friendly};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::humane;
-use crate::sinks::{self, Kind, Maker};
+use crate::schemas::PayloadSchemas;
 use crate::store::Opened;
 use crate::traces;
 
@@ -79,14 +79,14 @@ pub(crate) struct DeliveryOptions {
 pub(crate) struct Plan {
     pub(crate) sinks: Vec<Planned>,
     pub(crate) routes: Vec<Route>,
-    schemas: Schemas,
+    schemas: PayloadSchemas,
     pub(crate) options: RelayOptions,
 }
 
 /// One sink.
 pub(crate) struct Planned {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: Configured,
     options: SinkOptions,
     /// The databases that it is for; `None`: all.
     databases: Option<Vec<String>>,
@@ -166,7 +166,7 @@ pub(super) fn planned(config: &Config, layers: &Layers, named: &[String]) -> Res
 impl Plan {
     /// Sees whether a relay can run like this: before a store is opened, or made.
     pub(crate) fn of(config: &Config, layers: &Layers, named: &[String]) -> Result<Self> {
-        let schemas = sinks::schemas(config, layers)?;
+        let schemas = PayloadSchemas::read(config, layers)?;
         let sinks = planned(config, layers, named)?;
         let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
         let mut options = config.relay.options();
@@ -179,14 +179,13 @@ impl Plan {
 
     /// Makes the sinks, once for all relays.
     pub(crate) fn make(&self) -> Result<Made> {
-        let (mut maker, mut sinks) = (Maker::default(), BTreeMap::new());
+        let mut sinks = BTreeMap::new();
         for Planned { name, kind, .. } in &self.sinks {
-            let sink = maker.make(name, kind.clone())?;
-            let guarded = || -> Arc<dyn Sink> { Arc::new(self.schemas.clone().guard(Arc::clone(&sink))) };
-            let sink = if self.schemas.is_empty() { Arc::clone(&sink) } else { guarded() };
-            sinks.insert(name.clone(), sink);
+            sinks.insert(name.clone(), self.schemas.guard(kind.build(name)?));
         }
-        Ok(Made { sinks, closed: maker.closed() })
+        let to_stdout = self.sinks.iter().any(|sink| sink.kind.kind == "stdout");
+        let closed = to_stdout.then(NdjsonSink::stdout).and_then(std::result::Result::ok).map(|stdout| stdout.closed());
+        Ok(Made { sinks, closed })
     }
 
     /// The relay of one database, which is asked for the least it needs.
@@ -203,7 +202,7 @@ impl Plan {
         let mut builder = traces::join(Relay::builder(store).options(options));
         let mut told = Vec::new();
         for Planned { name, kind, options, .. } in &sinks {
-            told.push(format!("{name} ({})", kind.name()));
+            told.push(format!("{name} ({})", kind.kind));
             let sink = made.sinks.get(name).map(Arc::clone);
             let sink =
                 sink.ok_or_else(|| Failure::new(ExitCode::Failure, format!("the sink {name:?} was not made")))?;

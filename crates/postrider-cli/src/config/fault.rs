@@ -4,6 +4,7 @@
 use figment::Figment;
 use figment::error::{Actual, Kind};
 use figment::value::{Dict, Value};
+use postrider_relay::SinkKind;
 
 use super::layers::{DEFAULTS, Layer, Layers, find, names, read_toml};
 use super::{Config, redact};
@@ -42,9 +43,14 @@ pub(super) fn explain(error: &figment::Error, values: &Dict, section: Option<&st
 
 fn one(fault: &figment::Error, source: &str, section: Option<&str>, values: &Dict) -> String {
     let path: Vec<&str> = section.into_iter().chain(fault.path.iter().map(String::as_str)).collect();
-    let path = [path, missing(&fault.kind).into_iter().collect()].concat().join(".");
-    let words = redact::scrub(&words(&fault.kind), values);
-    [source, &path, &words].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    let path = [path, missing(&fault.kind).into_iter().collect()].concat();
+    let words = redact::scrub(&words(&fault.kind, is_of_a_sink(&path)), values);
+    [source, &path.join("."), &words].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether it is a key of a sink, which may be what it is.
+fn is_of_a_sink(path: &[&str]) -> bool {
+    matches!(path, ["sinks", _, _])
 }
 
 fn missing(kind: &Kind) -> Option<&str> {
@@ -102,13 +108,17 @@ fn put_right(values: &mut Dict, path: &[&str], default: Option<&Value>) -> bool 
     deeper || values.remove(*first).is_some()
 }
 
-fn words(kind: &Kind) -> String {
+fn words(kind: &Kind, is_of_a_sink: bool) -> String {
     match kind {
-        Kind::UnknownField(name, known) => match nearest(name, known) {
-            Some(meant) => format!("unknown key; did you mean `{meant}`?"),
-            None if known.is_empty() => "unknown key; there is none here".to_owned(),
-            None => format!("unknown key; there are {}", known.join(", ")),
-        },
+        Kind::UnknownField(name, known) => {
+            let kinds = SinkKind::ALL.iter().filter(|_| is_of_a_sink).map(|kind| kind.name);
+            let known: Vec<&str> = known.iter().copied().chain(kinds).collect();
+            match nearest(name, &known) {
+                Some(meant) => format!("unknown key; did you mean `{meant}`?"),
+                None if known.is_empty() => "unknown key; there is none here".to_owned(),
+                None => format!("unknown key; there are {}", known.join(", ")),
+            }
+        }
         Kind::UnknownVariant(_, known) => format!("expected one of {}", known.join(", ")),
         Kind::MissingField(_) => "is missing".to_owned(),
         Kind::InvalidType(actual, expected) | Kind::InvalidValue(actual, expected) => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use figment::providers::{Format as _, Toml};
 use figment::value::{Dict, Map, Tag, Value};
 use figment::{Figment, Metadata, Profile, Provider};
+use postrider_relay::SinkKind;
 use serde::de::DeserializeOwned;
 
 use super::environment::{self, Environment};
@@ -16,6 +17,13 @@ use crate::failure::{Failure, Result};
 
 /// The lowest layer, and the documentation.
 pub(crate) const DEFAULTS: &str = include_str!("../../config.default.toml");
+
+/// The lowest layer, and behind it an example of each kind of sink. Examples have a `#` before each key.
+pub(crate) fn every_key() -> String {
+    let commented = |line: &str| if line.starts_with('#') { format!("{line}\n") } else { format!("#{line}\n") };
+    let examples = SinkKind::ALL.iter().map(|kind| kind.example.lines().map(commented).collect::<String>());
+    std::iter::once(DEFAULTS.to_owned()).chain(examples).collect::<Vec<_>>().join("\n")
+}
 
 /// What the lowest layer is called.
 pub(crate) const DEFAULT: &str = "default";

@@ -8,20 +8,16 @@ use std::time::Duration;
 use figment::Figment;
 use figment::error::Kind as Fault;
 use figment::value::{Dict, Value};
-use postrider_relay::{
-    BasicAuth, CodeTable, FailureClass, FileOptions, HttpOptions, MqttOptions, NatsOptions, RabbitmqOptions,
-    RedisOptions, RelayOptions, SinkOptions, WebhookOptions,
-};
+use postrider_relay::{BasicAuth, CodeTable, FailureClass, RelayOptions, SinkKind, SinkOptions, WebhookOptions};
 use serde::de::DeserializeOwned;
 
 use super::admin::{AdminSection, TokenSection};
-use super::layers::{DEFAULTS, Layer, find, read_toml};
+use super::layers::{DEFAULTS, Layer, every_key, find, read_toml};
 use super::receive::{ReceiveSection, SenderSection};
 use super::sections::{DatabaseConfig, LogConfig, RelayConfig, RouteConfig};
-use super::sink::{BreakerConfig, CodesConfig, RetryConfig, SinkConfig, Stdout};
+use super::sink::{BreakerConfig, CodesConfig, RetryConfig, SinkConfig};
 use super::*;
 use crate::failure::Failure;
-use crate::sinks::Kind;
 
 fn layers(text: &str, variables: &[(&str, &str)], mut flags: Flags) -> Result<Layers> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -65,7 +61,7 @@ fn every_example() -> String {
         }
         _ => line.to_owned(),
     };
-    DEFAULTS.lines().map(line).collect::<Vec<_>>().join("\n")
+    every_key().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The keys of a table, as the type itself names them when it refuses one.
@@ -74,6 +70,24 @@ pub(super) fn known<T: DeserializeOwned>() -> BTreeSet<String> {
     match refused {
         Some(Fault::UnknownField(_, known)) => known.iter().map(|key| (*key).to_owned()).collect(),
         other => panic!("{}: {other:?}", std::any::type_name::<T>()),
+    }
+}
+
+/// What a kind of sink reads from this, in Rust's own notation.
+pub(super) fn options_of(kind: &str, options: &Figment) -> std::result::Result<String, Fault> {
+    let defaults = Figment::from(Layer::new("a test", read_toml(DEFAULTS, "a test").expect("TOML")));
+    let options = options.extract::<Dict>().expect("a table");
+    let sink = Figment::from(Layer::new("a test", defaults.extract_inner("sink_defaults").expect("a table")))
+        .merge(Layer::one("a test", &[kind], options));
+    let read = sink.extract_lossy::<SinkConfig>().map_err(|error| error.kind)?;
+    Ok(format!("{:?}", read.kind(kind)))
+}
+
+/// The options of a kind of sink.
+pub(super) fn keys_of(kind: &str) -> BTreeSet<String> {
+    match options_of(kind, &Figment::from(Layer::one("a test", &["\u{1}"], 1))) {
+        Err(Fault::UnknownField(_, known)) => known.iter().map(|key| (*key).to_owned()).collect(),
+        other => panic!("{kind}: {other:?}"),
     }
 }
 
@@ -87,14 +101,11 @@ fn every_key_is_in_the_defaults_and_every_key_there_is_known() {
     let text = every_example();
     good(&text, &[]);
     let values = read_toml(&text, "a test").unwrap_or_else(|failure| panic!("{failure:?}"));
-    let sink = |kind: &str| {
-        let others: Vec<&str> = Kind::NAMES.into_iter().filter(|name| *name != kind).collect();
-        without(known::<SinkConfig>(), &others)
-    };
-    let mut tables: Vec<(&[&str], BTreeSet<String>)> = vec![
+    let treatment = known::<SinkConfig>();
+    let tables: Vec<(&[&str], BTreeSet<String>)> = vec![
         (&[], known::<Config>()),
         (&["relay"], known::<RelayConfig>()),
-        (&["sink_defaults"], without(sink(""), &["tenant_id", "databases"])),
+        (&["sink_defaults"], without(treatment.clone(), &["tenant_id", "databases"])),
         (&["sink_defaults", "retry"], known::<RetryConfig>()),
         (&["sink_defaults", "breaker"], known::<BreakerConfig>()),
         (&["sink_defaults", "codes"], known::<CodesConfig>()),
@@ -102,23 +113,19 @@ fn every_key_is_in_the_defaults_and_every_key_there_is_known() {
         (&["receive"], known::<ReceiveSection>()),
         (&["log"], known::<LogConfig>()),
         (&["databases", "shop"], known::<DatabaseConfig>()),
-        (&["sinks", "lines"], sink("stdout")),
+        (&["sinks", "lines"], treatment.into_iter().chain(["stdout".to_owned()]).collect()),
         (&["sinks", "lines", "retry"], known::<RetryConfig>()),
         (&["sinks", "lines", "breaker"], known::<BreakerConfig>()),
         (&["sinks", "lines", "codes"], known::<CodesConfig>()),
-        (&["sinks", "lines", "stdout"], known::<Stdout>()),
-        (&["sinks", "archive", "file"], known::<FileOptions>()),
-        (&["sinks", "cloud", "http"], known::<HttpOptions>()),
         (&["sinks", "cloud", "http", "basic"], known::<BasicAuth>()),
         (&["sinks", "cloud", "http", "webhook"], known::<WebhookOptions>()),
-        (&["sinks", "devices", "mqtt"], known::<MqttOptions>()),
-        (&["sinks", "subjects", "nats"], known::<NatsOptions>()),
-        (&["sinks", "queue", "rabbitmq"], known::<RabbitmqOptions>()),
-        (&["sinks", "stream", "redis"], known::<RedisOptions>()),
     ];
-    #[cfg(feature = "kafka")]
-    tables.push((&["sinks", "events", "kafka"], known::<postrider_relay::KafkaOptions>()));
-    for (path, known) in tables.drain(..) {
+    for SinkKind { name, .. } in SinkKind::ALL.iter().filter(|kind| kind.is_built_in) {
+        let sinks = values.get("sinks").and_then(Value::as_dict).into_iter().flat_map(Dict::values);
+        let written = sinks.filter_map(|sink| sink.as_dict()?.get(*name)?.as_dict()).flat_map(Dict::keys);
+        assert_eq!(written.cloned().collect::<BTreeSet<_>>(), keys_of(name), "the example of {name}");
+    }
+    for (path, known) in tables {
         let table = if path.is_empty() { Some(&values) } else { find(&values, path).and_then(Value::as_dict) };
         let written: BTreeSet<String> = table.into_iter().flat_map(Dict::keys).cloned().collect();
         assert_eq!(written, known, "{path:?}");
@@ -161,7 +168,7 @@ fn a_variable_reaches_every_key() {
     let variables = [
         ("POSTRIDER__SINKS__MY_ORDERS__RETRY__MAX_ATTEMPTS", "3"),
         ("POSTRIDER__SINKS__MY_ORDERS__CODES__TERMINAL", "[\"WRITE\"]"),
-        ("POSTRIDER__SINKS__NEW__FILE__PATH", "12345"),
+        ("POSTRIDER__SINKS__NEW__FILE__PATH", "0012345"),
         ("POSTRIDER__SINKS__NEW__FILE__SYNC", "never"),
         ("POSTRIDER__SINKS__HOOK", "{ rate = 5, http = { url = \"http://h\", gzip = true } }"),
         ("POSTRIDER__SINKS__HOOK__HTTP__BEARER", "00123"),
@@ -177,13 +184,12 @@ fn a_variable_reaches_every_key() {
         (orders.retry.max_attempts, orders.codes),
         (3, CodeTable::default().with("WRITE", FailureClass::Terminal))
     );
-    assert!(matches!(config.sinks["new"].kind("new"), Ok(Kind::File(file)) if file.path == Path::new("12345")));
-    let Ok(Kind::Http(hook)) = config.sinks["hook"].kind("hook") else { panic!("no http") };
-    assert_eq!(
-        (hook.gzip, hook.guard, config.sinks["hook"].options().rate.map(u32::from)),
-        (true, Some(true), Some(5))
-    );
-    assert_eq!(hook.bearer.and_then(|token| token.reveal("x").ok()).as_deref(), Some("00123"), "a text stays a text");
+    let options = |sink: &str| format!("{:?}", config.sinks[sink].kind(sink));
+    assert!(options("new").contains("path: \"0012345\""), "a text stays a text: {}", options("new"));
+    for said in ["gzip: true", "guard: Some(true)", "bearer: Some([REDACTED])"] {
+        assert!(options("hook").contains(said), "{}", options("hook"));
+    }
+    assert_eq!(config.sinks["hook"].options().rate.map(u32::from), Some(5));
     assert_eq!(config.routes().count(), 2);
     assert_eq!(config.databases.keys().collect::<Vec<_>>(), ["shop"]);
     let relay = config.relay.options();
@@ -199,7 +205,7 @@ fn the_variables_of_the_document() {
     assert_eq!((sink.batch_size, sink.retry.max_attempts), (100, 10));
     assert_eq!((sink.retry.backoff.max, config.relay.lease), (Duration::from_mins(5), Duration::from_mins(2)));
     assert_eq!(config.relay.poll, Duration::from_secs(40), "a minute, but at most a third of the lease");
-    assert!(matches!(config.sinks["default"].kind("default"), Ok(Kind::Http(_))));
+    assert_eq!(config.sinks["default"].kind("default").expect("a sink").kind, "http");
     let read = layers("", &[cloud, ("SYNC_INTERVAL_MS", "60000")], Flags::default());
     let notes = read.map(|layers| layers.notes).unwrap_or_default();
     assert!(notes.len() == 1 && notes[0].contains("SYNC_INTERVAL_MS is 1m 00s"), "{notes:?}");
@@ -257,6 +263,7 @@ fn what_is_wrong_is_told_with_its_place_and_its_key() {
         ("[sinks.a]\ndeadline = \"soon\"\n", &[], "sinks.a.deadline: expected a duration such as 500ms"),
         ("[sinks.a]\nconcurrency = \"many\"\n", &[], "sinks.a.concurrency: expected a whole number, found a text"),
         ("[sinks.a.file]\n", &[], "sinks.a.file.path: is missing"),
+        ("[sinks.a.htpp]\nurl = \"http://h\"\n", &[], "sinks.a.htpp: unknown key; did you mean `http`?"),
         ("[sink.a]\n", &[], "sink: unknown key; did you mean `sinks`?"),
         ("[colours]\n", &[], "colours: unknown key; there are relay, sink_defaults"),
         ("nonsense", &[], "TOML parse error at line 1, column 9: "),
@@ -327,11 +334,15 @@ fn a_sink_is_one_thing() {
     }
 }
 
-#[cfg(not(feature = "kafka"))]
 #[test]
-fn a_build_without_kafka_says_how_to_get_one_with_it() {
-    let config = good("[sinks.a.kafka]\nbrokers = \"b\"\n", &[]);
-    assert!(words(config.sinks["a"].kind("a")).contains("built without Kafka"));
+fn a_sink_that_was_left_out_of_the_build_names_its_feature() {
+    for SinkKind { name, feature, .. } in SinkKind::ALL.iter().filter(|kind| !kind.is_built_in) {
+        let config = good(&format!("[sinks.a.{name}]\nwhatever = 1\n"), &[]);
+        let Err(Failure::Report(report)) = config.sinks["a"].kind("a") else { panic!("{name} is there") };
+        assert!(report.message.contains(&format!("built without {name} sinks")), "{}", report.message);
+        let hint = report.hint.unwrap_or_default();
+        assert!(hint.contains(&format!("--features {}", feature.expect("a feature"))), "{hint}");
+    }
 }
 
 /// What is printed can be read again, and says the same.
@@ -373,13 +384,13 @@ fn the_configurations_of_the_pages_are_accepted() {
             let config = read(block, &[]).unwrap_or_else(|failure| panic!("{}: {failure:?}\n{block}", page.display()));
             for (name, sink) in &config.sinks {
                 let kind = sink.kind(name);
-                let left_out = cfg!(not(feature = "kafka")) && words(sink.kind(name)).contains("without Kafka");
+                let left_out = words(sink.kind(name)).contains("built without");
                 assert!(kind.is_ok() || left_out, "{}: {:?}\n{block}", page.display(), kind.err());
                 sinks += 1;
             }
         }
     }
-    assert!(sinks >= Kind::NAMES.len(), "only {sinks} sinks are shown");
+    assert!(sinks >= SinkKind::ALL.len(), "only {sinks} sinks are shown");
 }
 
 #[test]

@@ -16,7 +16,9 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ndjson::{lines, write};
+use super::registry::BuildSink;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
+use crate::error::Error;
 
 /// Messages of one call: one write to the disk for all of them.
 const MAX_MESSAGES: usize = 1_000;
@@ -36,6 +38,16 @@ pub struct FileOptions {
     /// When a line counts as written. `batch` by default.
     #[serde(default)]
     pub sync: FileSync,
+}
+
+impl FileOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &["path", "sync"];
+}
+
+impl BuildSink for FileOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(FileSink::new(self.clone())))
+    }
 }
 
 /// When a line counts as written.

@@ -35,6 +35,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::destinations::Destinations;
+use super::registry::BuildSink;
 use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
@@ -91,6 +92,27 @@ pub struct MqttOptions {
     pub client_cert: Option<PathBuf>,
     /// A file with its key in PEM.
     pub client_key: Option<PathBuf>,
+}
+
+impl MqttOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &[
+        "url",
+        "user",
+        "client_id",
+        "topic",
+        "destinations",
+        "timeout",
+        "keep_alive",
+        "ca",
+        "client_cert",
+        "client_key",
+    ];
+}
+
+impl BuildSink for MqttOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(MqttSink::new(self.clone())?))
+    }
 }
 
 impl Default for MqttOptions {

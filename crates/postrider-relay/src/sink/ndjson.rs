@@ -1,93 +1,23 @@
-//! Writes each message as one line of JSON, to stdout or any other file. What `postrider run` does when no other sink is
-//! given, and how a message is handed to a script. Lines are written whole, in writes that a pipe takes in one piece, so
-//! several relays may share one pipe or one file opened for appending.
+//! A message as one line of JSON, and how lines are written: whole, in writes that a pipe takes in one piece, so several
+//! relays may share one pipe or one file opened for appending. Used by the sinks for stdout and for files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::{Claimed, Content};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, rfc3339};
+use super::rfc3339;
 
 /// What a pipe takes in one piece (`PIPE_BUF` on Linux). A longer line goes alone.
 const WRITE_BYTES: usize = 4_096;
-/// Messages of one call.
-const MAX_MESSAGES: usize = 500;
-
-/// A sink that writes lines.
-pub struct NdjsonSink {
-    file: Arc<Mutex<File>>,
-    closed: CancellationToken,
-}
-
-impl NdjsonSink {
-    /// To this process's stdout.
-    pub fn stdout() -> io::Result<Self> {
-        Ok(Self::new(io::stdout().as_fd().try_clone_to_owned()?.into()))
-    }
-
-    /// To a file, a pipe, or whatever else it is.
-    #[must_use]
-    pub fn new(file: File) -> Self {
-        Self { file: Arc::new(Mutex::new(file)), closed: CancellationToken::new() }
-    }
-
-    /// Fires when nobody reads any more (a closed pipe): what comes after is handed back unsent.
-    #[must_use]
-    pub fn closed(&self) -> CancellationToken {
-        self.closed.clone()
-    }
-}
-
-#[async_trait]
-impl Sink for NdjsonSink {
-    fn kind(&self) -> &'static str {
-        "stdout"
-    }
-
-    fn batching(&self) -> Batching {
-        Batching::ordered(MAX_MESSAGES)
-    }
-
-    async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
-        if self.closed.is_cancelled() {
-            return vec![Verdict::NotSent; batch.len()];
-        }
-        let lines = match lines(batch) {
-            Ok(lines) => lines,
-            Err(error) => return vec![Verdict::Failed(error.into()); batch.len()],
-        };
-        // Waited for here, so that at most one thread hangs when nobody reads.
-        let mut file = Arc::clone(&self.file).lock_owned().await;
-        // A write that hangs cannot be called back, but what is still to be written can.
-        let given_up = CancellationToken::new();
-        let _when_dropped = given_up.clone().drop_guard();
-        match tokio::task::spawn_blocking(move || write(&mut file, &lines, &given_up)).await {
-            Ok(Ok(())) => vec![Verdict::Delivered(Receipt::default()); batch.len()],
-            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed.cancel();
-                vec![Verdict::NotSent; batch.len()]
-            }
-            Ok(Err(error)) => vec![Verdict::Failed(SinkFailure::retryable("WRITE", error.to_string())); batch.len()],
-            Err(error) => vec![Verdict::Failed(error.into()); batch.len()],
-        }
-    }
-
-    async fn check(&self) -> Vec<Finding> {
-        vec![Finding::works("each message becomes a line; whoever reads them must keep them")]
-    }
-}
 
 /// A batch as lines, in its order.
 pub(super) fn lines(batch: &[Arc<Claimed>]) -> Result<Vec<Vec<u8>>, serde_json::Error> {

@@ -29,6 +29,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::destinations::Destinations;
+use super::registry::BuildSink;
 use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Sink, Verdict};
@@ -71,6 +72,17 @@ pub struct RabbitmqOptions {
     /// Larger bodies are refused before they are sent: 128 MiB, the most that any RabbitMQ takes by default. Set it to the
     /// server's `max_message_size` if that is lower; otherwise the server closes a channel to say so.
     pub max_message_size: usize,
+}
+
+impl RabbitmqOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
+        &["exchange", "routing_key", "destinations", "timeout", "ca"];
+}
+
+impl BuildSink for RabbitmqOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(RabbitmqSink::new(self.clone())?))
+    }
 }
 
 impl Default for RabbitmqOptions {

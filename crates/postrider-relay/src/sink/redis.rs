@@ -25,6 +25,7 @@ use self::failure::{refused, unreachable_after, unreadable};
 use super::destinations::Destinations;
 use super::idle::Idle;
 use super::lanes::{Run, runs};
+use super::registry::BuildSink;
 use super::template::Template;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, envelope};
 use crate::error::Error;
@@ -81,6 +82,17 @@ pub struct RedisOptions {
     /// How long connecting and answering may take together. Default 10 s.
     #[serde(default = "timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub timeout: Duration,
+}
+
+impl RedisOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
+        &["url", "ca", "client_cert", "client_key", "stream", "destinations", "timeout"];
+}
+
+impl BuildSink for RedisOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(RedisSink::new(self.clone())?))
+    }
 }
 
 fn max_message_bytes() -> usize {

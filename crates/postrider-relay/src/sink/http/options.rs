@@ -3,15 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::HttpSink;
 use crate::error::Error;
 use crate::secret::Secret;
+use crate::sink::Sink;
 use crate::sink::destinations::Destinations;
+use crate::sink::registry::BuildSink;
 use crate::sink::template::Template;
 
 /// The most of an answer that may be kept beside an attempt. A statement records up to 2,000 outcomes, so this bounds it
@@ -108,6 +112,29 @@ pub struct HttpOptions {
     /// Whether to speak HTTP/2 without asking first: no. Over TLS it is agreed on in the handshake anyway.
     #[serde(default)]
     pub http2_prior_knowledge: bool,
+}
+
+impl HttpOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &[
+        "method",
+        "body",
+        "source",
+        "client_cert",
+        "client_key",
+        "ca",
+        "connect_timeout",
+        "timeout",
+        "reply_code",
+        "reference_header",
+        "allow",
+        "basic.user",
+    ];
+}
+
+impl BuildSink for HttpOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(HttpSink::new(self.clone())?))
+    }
 }
 
 /// What a request holds.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::Claimed;
@@ -12,12 +13,14 @@ use rdkafka::error::KafkaError;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
+use super::KafkaSink;
 use super::producers::words;
 use crate::error::Error;
 use crate::secret::Secret;
-use crate::sink::SinkFailure;
 use crate::sink::destinations::Destinations;
+use crate::sink::registry::BuildSink;
 use crate::sink::template::Template;
+use crate::sink::{Sink, SinkFailure};
 
 /// Of this, a sink of one relay keeps in memory at most.
 const QUEUE_KBYTES: &str = "262144";
@@ -62,6 +65,17 @@ pub struct KafkaOptions {
     /// number, a truth, or a secret's place: `{ env = "NAME" }`.
     #[serde(default)]
     pub properties: BTreeMap<String, KafkaProperty>,
+}
+
+impl KafkaOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
+        &["brokers", "topic", "destinations", "key", "acks", "compression", "timeout", "client_id"];
+}
+
+impl BuildSink for KafkaOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(KafkaSink::new(self.clone())?))
+    }
 }
 
 /// The value of one of librdkafka's options.
@@ -323,7 +337,6 @@ fn wants_tls(name: &str, value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::KafkaSink;
     use super::*;
 
     fn read(json: &str) -> Result<KafkaOptions, serde_json::Error> {

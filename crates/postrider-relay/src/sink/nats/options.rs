@@ -1,12 +1,17 @@
 //! How to send to NATS: what stands in a configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::NatsSink;
+use crate::error::Error;
 use crate::secret::Secret;
+use crate::sink::Sink;
 use crate::sink::destinations::Destinations;
+use crate::sink::registry::BuildSink;
 use crate::sink::template::Template;
 
 /// How to send to NATS.
@@ -56,6 +61,17 @@ pub struct NatsOptions {
     /// more, so that a delivery takes at most twice as long; keep the sink's deadline above that.
     #[serde(default = "timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub timeout: Duration,
+}
+
+impl NatsOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
+        &["servers", "user", "ca", "client_cert", "client_key", "subject", "destinations", "stream", "timeout"];
+}
+
+impl BuildSink for NatsOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(NatsSink::new(self.clone())?))
+    }
 }
 
 fn timeout() -> Duration {
