@@ -51,7 +51,7 @@ macro_rules! store_contract {
             what_is_not_due_does_not_hide_what_is
             a_paused_sink_hands_out_nothing
             a_paused_sink_keeps_its_other_settings
-            two_hands_never_overlap
+            hands_never_overlap
             a_lower_limit_buries
             wrong_arguments_are_refused
             a_claim_is_bounded_in_bytes

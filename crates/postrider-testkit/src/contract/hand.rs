@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use postrider::{
-    Action, Claim, Claimed, Completed, Completion, DeadFilter, Enqueued, Error, Failure, LeaseToken, MAX_PER_ACTION,
-    Message, OnDead, Outcome, Replay, Route, SinkStatus, Store,
+    Action, Claim, Claimed, Completed, Completion, DeadFilter, DeadLetter, DeadPage, Enqueued, Error, Failure,
+    LeaseToken, MAX_PER_ACTION, Message, OnDead, Outcome, Replay, Route, SinkStatus, Store,
 };
 use uuid::Uuid;
 
@@ -235,6 +235,14 @@ impl Hand {
     pub(crate) async fn stands(&self, message_id: Uuid) -> Vec<String> {
         let detail = self.store.show(message_id).await.expect("show").expect("the message is there");
         detail.deliveries.iter().map(|delivery| format!("{} {}", delivery.sink, delivery.state)).collect()
+    }
+
+    /// A dead letter, by its message.
+    pub(crate) async fn dead_letter(&self, message_id: Uuid) -> DeadLetter {
+        let page = DeadPage { after: None, limit: 10 };
+        let mut letters = self.store.dead_letters(&dead(Some(&[message_id]), None), &page).await.expect("dead_letters");
+        assert_eq!(letters.len(), 1, "{letters:?}");
+        letters.remove(0)
     }
 
     pub(crate) async fn status_of(&self, sink: &str) -> SinkStatus {

@@ -114,11 +114,14 @@ pub async fn failures_become_dead_letters<F: Fixture>() {
         .await
         .expect("complete");
     assert!(completed.len() == 2 && completed.iter().all(|one| one.dead), "{completed:?}");
-    for (id, attempt) in [(refused, "1 FAILED"), (tired, "1 RETRYABLE")] {
+    for (id, attempt, reason) in [(refused, "1 FAILED", "FAILED"), (tired, "1 RETRYABLE", "ATTEMPTS_EXHAUSTED")] {
         assert_eq!(
             (hand.attempts(id).await, hand.stands(id).await),
             (vec![attempt.to_owned()], vec!["default dead".to_owned()])
         );
+        let letter = hand.dead_letter(id).await;
+        assert_eq!((letter.reason.as_str(), letter.error_code.as_deref()), (reason, Some("E1")));
+        assert!(letter.error_message.as_deref() == Some("no") && letter.died_at >= held[0].claimed_at, "{letter:?}");
     }
     assert_eq!((hand.take(10).await.len(), hand.counts().await), (0, (0, 0, 2)));
 }

@@ -121,6 +121,9 @@ pub async fn a_killer_runs_out_of_attempts<F: Fixture>() {
     assert_eq!(other.take_as(&claim).await.len(), 0);
     assert_eq!(hand.attempts(id).await, ["1 ZOMBIE_REQUEUE", "2 ZOMBIE_REQUEUE", "3 ZOMBIE_REQUEUE"]);
     assert_eq!(hand.stands(id).await, ["default dead"]);
+    let letter = hand.dead_letter(id).await;
+    assert_eq!((letter.reason.as_str(), letter.attempt_count), ("ATTEMPTS_EXHAUSTED", 3));
+    assert_eq!(letter.error_code.as_deref(), Some("LEASE_EXPIRED"));
     assert_eq!((other.take_as(&claim).await.len(), hand.counts().await), (0, (0, 0, 1)));
 }
 

@@ -11,7 +11,9 @@ use postrider_testkit::psql;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::support::{Held, claim, claim_expired, complete, contents, enqueue, fresh, number, sqlstate};
+use crate::support::{
+    Held, claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, sqlstate,
+};
 
 /// A call (after `select … from outbox.`) and words that its error must contain.
 type Case = (&'static str, &'static str);
@@ -32,8 +34,12 @@ const ENQUEUE: &[Case] = &[
     ("enqueue('t', '1', lane => repeat('x', 256))", "lane must be"),
     ("enqueue('t', '1', dedupe_key => '')", "dedupe_key must be"),
     ("enqueue('t', '1', dedupe_key => repeat('x', 513))", "dedupe_key must be"),
+    ("enqueue('t', '1', lane => 'l', tenant_id => 'TENANT', dedupe_key => 'k')", "does not belong to the tenant"),
+    ("enqueue('t', '1', tenant_id => 'TENANT', dedupe_key => 'TENANT')", "does not belong to the tenant"),
+    ("enqueue('t', '1', tenant_id => 'TENANT', dedupe_key => 'TENANTx/1')", "does not belong to the tenant"),
+    ("enqueue('t', '1', tenant_id => 'TENANT', dedupe_key => '/TENANT/1')", "does not belong to the tenant"),
     (
-        "enqueue('t', '1', lane => 'l', tenant_id => '00000000-0000-0000-0000-00000000000a', dedupe_key => 'k')",
+        "enqueue('t', '1', tenant_id => 'TENANT', dedupe_key => upper('TENANT') || '/1')",
         "does not belong to the tenant",
     ),
     ("enqueue('t', '1', priority => 101)", "between -100 and 100"),
@@ -196,6 +202,7 @@ async fn assert_all_refused(cases: &[Case]) {
     let held = furnished(&client).await;
     let before = contents(&client, "outbox").await;
     for (call, words) in cases {
+        let call = call.replace("TENANT", "00000000-0000-0000-0000-00000000000a");
         let call = call.replace("ID", &held.id.to_string()).replace("TOKEN", &held.token.to_string());
         let error = match client.batch_execute(&format!("select * from outbox.{call}")).await {
             Ok(()) => panic!("{call} was accepted"),
@@ -258,6 +265,7 @@ async fn a_lost_lease_is_p7002() {
         change(&mut other);
         other
     };
+    assert_eq!(mark_delivered(&client, std::slice::from_ref(&ended)).await, 0);
     let cases = [
         ("another token", "w", other(|held| held.token = Uuid::from_u128(1))),
         ("another worker", "v", held.clone()),

@@ -16,7 +16,6 @@ mod house;
 mod identities;
 mod inbox;
 mod input;
-mod inspect;
 mod isolation;
 mod kept_plans;
 mod lanes;

@@ -26,12 +26,14 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// `crates/postrider/tests/it/claim.rs` is `claim`; a file of `src` keeps its crate's name.
+/// `crates/postrider/tests/it/claim.rs` is `claim`, a contract of the testkit `contract::claim`; any other file of `src`
+/// keeps its crate's name.
 fn module(file: &Path) -> String {
     let file = file.strip_prefix(root().join("crates")).unwrap().with_extension("");
     let parts: Vec<&str> = file.iter().map(|part| part.to_str().unwrap()).collect();
     match parts[1] {
         "tests" => parts[3..].join("::"),
+        _ if parts[0] == "postrider-testkit" => parts[2..].join("::"),
         _ => [&[parts[0]], &parts[2..]].concat().join("::"),
     }
 }
