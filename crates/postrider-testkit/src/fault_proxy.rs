@@ -19,7 +19,7 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-use crate::protocol::{BUFFER_BYTES, Frame, Frames, REQUESTS, startup_message};
+use crate::protocol::{BUFFER_BYTES, Frame, Frames, REQUESTS, listen, startup_message};
 
 /// A proxy that breaks things on demand; it ends, with its connections, when dropped.
 #[derive(Debug)]
@@ -72,8 +72,7 @@ impl FaultProxy {
     /// # Panics
     /// When no port is free.
     pub async fn start(target_port: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port of 127.0.0.1 is free");
-        let port = listener.local_addr().expect("a listener has an address").port();
+        let (listener, port) = listen().await;
         let state = Arc::new(State { target_port: AtomicU16::new(target_port), ..State::default() });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { port, state, accepting }

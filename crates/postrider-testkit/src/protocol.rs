@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 
 /// One read at a time in each direction of a connection.
@@ -21,6 +21,13 @@ const HEADER_BYTES: usize = 5;
 const LENGTH_BYTES: usize = 4;
 /// As much of a body as is kept: a statement's name and the function it calls are in it.
 const HEAD_BYTES: usize = 1024;
+
+/// Where a proxy takes its clients.
+pub(crate) async fn listen() -> (TcpListener, u16) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port of 127.0.0.1 is free");
+    let port = listener.local_addr().expect("a listener has an address").port();
+    (listener, port)
+}
 
 /// Answers requests for encryption with no, and returns the message that follows.
 pub(crate) async fn startup_message(client: &mut TcpStream) -> io::Result<Vec<u8>> {

@@ -16,7 +16,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use crate::protocol::{BUFFER_BYTES, Frames, REQUESTS, startup_message};
+use crate::protocol::{BUFFER_BYTES, Frames, REQUESTS, listen, startup_message};
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -38,8 +38,7 @@ impl WireCounter {
     /// # Panics
     /// When no port is free.
     pub async fn start(target_port: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port of 127.0.0.1 is free");
-        let port = listener.local_addr().expect("a listener has an address").port();
+        let (listener, port) = listen().await;
         let counts = Arc::new(Counts::default());
         let accepting = tokio::spawn(accept(listener, target_port, Arc::clone(&counts)));
         Self { port, counts, accepting }

@@ -4,10 +4,10 @@
 //!
 //! Rows and pages are those of the outbox's tables and indexes, from the transaction's own statistics: exact.
 
-use postrider_testkit::{Cluster, Database};
+use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{enqueue, number};
+use crate::support::{enqueue, number, quiet_cluster};
 
 /// What a call that handles a hundred messages may read, in rows or pages, however long the queue is.
 const FOR_A_HUNDRED: i64 = 20_000;
@@ -153,13 +153,7 @@ async fn warmed(database: &Database) -> Client {
 /// Proves H3: every plan that a session keeps holds, whatever the table was when it was made.
 #[tokio::test]
 async fn heavy_slow_kept_plans_hold_when_the_table_changes() {
-    let cluster = Cluster::start_with(&[
-        ("autovacuum", "off"),
-        ("max_wal_size", "8GB"),
-        ("synchronous_commit", "off"),
-        ("shared_buffers", "512MB"),
-    ])
-    .await;
+    let cluster = quiet_cluster().await;
     let vacuum = "vacuum analyze outbox.delivery, outbox.message, outbox.attempt, outbox.dead_letter";
 
     // Nothing happens to the tables between the warming and the burst: whatever did would make the session plan anew.

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use postrider_testkit::{Cluster, Database};
+use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{enqueue_lanes, enqueue_plain, number};
+use crate::support::{enqueue_lanes, enqueue_plain, number, quiet_cluster};
 
 /// What is pending before anything is added: enough for the b-trees to have the height they have with a million.
 const BASE: i32 = 100_000;
@@ -17,16 +17,8 @@ const MILLION: i32 = 1_000_000;
 /// Claims measured on each side; the median counts.
 const CLAIMS: usize = 5;
 
-/// A server of its own whose autovacuum cannot change the picture in the middle.
 async fn quiet() -> (Database, Client) {
-    let cluster = Cluster::start_with(&[
-        ("autovacuum", "off"),
-        ("max_wal_size", "8GB"),
-        ("synchronous_commit", "off"),
-        ("shared_buffers", "512MB"),
-    ])
-    .await;
-    let database = cluster.database().await;
+    let database = quiet_cluster().await.database().await;
     let client = database.connect().await;
     (database, client)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider_testkit::Database;
+use postrider_testkit::{Cluster, Database};
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -38,6 +38,17 @@ pub(crate) async fn fresh() -> (Database, Client) {
     let database = postrider_testkit::database().await;
     let client = database.connect().await;
     (database, client)
+}
+
+/// A server for a million rows, whose autovacuum does not run while something is measured.
+pub(crate) async fn quiet_cluster() -> Cluster {
+    Cluster::start_with(&[
+        ("autovacuum", "off"),
+        ("max_wal_size", "8GB"),
+        ("synchronous_commit", "off"),
+        ("shared_buffers", "512MB"),
+    ])
+    .await
 }
 
 /// Enqueues with the given arguments of `outbox.enqueue` (SQL text after `payload`), returning the id.
