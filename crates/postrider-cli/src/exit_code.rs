@@ -25,15 +25,15 @@ pub(crate) enum ExitCode {
 /// Stands at the end of `postrider --help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-    0  done
-    1  unexpected failure, or a question that was not answered with yes
+    0  success
+    1  unexpected failure, or the answer to a question was not yes
     2  wrong usage: an option, the database URL or the schema name
     3  the schema is missing or not current
     4  no such message, route or sink, or no parked lane
     5  invalid input: a message that breaks a rule
-    6  the database cannot be reached or opened, or does not let us in
-    7  the role may not do this
-    8  check, doctor: something is broken
+    6  the database cannot be reached or opened, or refuses the login
+    7  the database role lacks a privilege
+    8  check or doctor found a problem
   130  interrupted
   143  terminated";
 

@@ -30,12 +30,12 @@ const SILENCED: [&str; 2] = ["lapin::returned_messages=off", "async_nats=info"];
 pub(crate) struct LogOptions {
     #[arg(long = "log", value_name = "FILTER", help = FILTER_HELP, help_heading = HEADING)]
     filter: Option<String>,
-    /// How a log line looks [default: pretty]
+    /// Format of log lines [default: pretty]
     #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = HEADING)]
     format: Option<Format>,
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {

@@ -17,10 +17,10 @@ use crate::store::{Address, Database};
 
 const GLOBAL: &str = "Options of every command";
 
-const CONFIG_HELP: &str = "The configuration: a TOML file [env: POSTRIDER_CONFIG]";
+const CONFIG_HELP: &str = "The configuration file, in TOML [env: POSTRIDER_CONFIG]";
 
 const URL_HELP: &str = "The database: postgres://user@host:5432/name or sqlite:FILE [env: DATABASE_URL] [default: \
-                        sqlite:postrider.db, but for migrate]";
+                        sqlite:postrider.db, except for migrate]";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
   postrider migrate up
   postrider status";
 
-/// The transactional outbox: enqueue, deliver, and see how it stands.
+/// A transactional outbox: enqueue messages, deliver them, and operate it.
 #[derive(Debug, Parser)]
 #[command(name = "postrider", version, max_term_width = 80, disable_help_subcommand = true)]
 #[command(after_help = format!("{AFTER_HELP}\n\n{}", exit_code::HELP))]
@@ -52,11 +52,11 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", help = URL_HELP, help_heading = GLOBAL)]
     database_url: Option<String>,
 
-    /// The database of this name in the configuration
+    /// Use the database of this name in the configuration
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "database_url", help_heading = GLOBAL)]
     database: Option<String>,
 
-    /// The schema that the outbox is in, in PostgreSQL [default: outbox]
+    /// The outbox's schema in PostgreSQL [default: outbox]
     #[arg(long, global = true, env = "POSTRIDER_SCHEMA", hide_env_values = true, value_name = "NAME")]
     #[arg(help_heading = GLOBAL)]
     schema: Option<Schema>,

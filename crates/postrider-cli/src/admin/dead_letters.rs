@@ -44,7 +44,7 @@ pub(super) struct DeadQuery {
     /// Dead since this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     from: Option<Time>,
-    /// Dead before this time.
+    /// Died before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Time>,
     /// The `next` of the page before.
@@ -79,7 +79,7 @@ pub(super) struct GroupQuery {
     /// Dead since this time or later.
     #[param(value_type = Option<String>, format = DateTime)]
     from: Option<Time>,
-    /// Dead before this time.
+    /// Died before this time.
     #[param(value_type = Option<String>, format = DateTime)]
     to: Option<Time>,
 }
@@ -102,7 +102,7 @@ struct FilterBody {
     error_code: Option<String>,
     /// Dead since this time or later.
     from: Option<Time>,
-    /// Dead before this time.
+    /// Died before this time.
     to: Option<Time>,
 }
 

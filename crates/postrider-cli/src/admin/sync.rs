@@ -263,7 +263,7 @@ pub(super) async fn redrive(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct UnclaimBody {
-    /// Held for longer than this, or under a lease that ended.
+    /// Leases older than this, or under a lease that ended.
     #[schema(maximum = 316_224_000)]
     older_than_seconds: u64,
 }

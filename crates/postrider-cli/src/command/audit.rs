@@ -18,11 +18,10 @@ const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
 Every redrive, discard, cancel, retry-now, skip, replay, pause, resume,
-unclaim-stuck, prune and change of a route is written down in the transaction
-that carries it out, by SQL too. So is a message that is enqueued over the admin
-API. WHO is what the caller says: user@host here, the token's name in the admin
-API, the login if nobody is named. LOGIN is the database's own: whose password
-or certificate it was.
+unclaim-stuck, prune and route change is recorded in its own transaction, also
+by SQL, and so is a message that is enqueued over the admin API. WHO is what the
+caller says: user@host here, the token's name in the admin API, else the login.
+LOGIN is the database login.
 
 Examples:
   postrider audit
@@ -36,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
-    /// Only entries before this one: the next page
+    /// Only entries before this one (the next page)
     #[arg(long, value_name = "NUMBER")]
     before: Option<i64>,
 }

@@ -29,7 +29,7 @@ Examples:
   postrider check --config postrider.toml
   postrider check --config postrider.toml --sink orders --json";
 
-/// Try the store and every sink, without sending anything
+/// Test the store and every sink, without sending anything
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -14,7 +14,7 @@ Examples:
   postrider completions zsh > ~/.zfunc/_postrider
   postrider completions fish > ~/.config/fish/completions/postrider.fish";
 
-/// Print a script that completes commands and options in a shell
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

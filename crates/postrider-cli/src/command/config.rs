@@ -15,9 +15,9 @@ use crate::options::Global;
 use crate::output::Output;
 
 const AFTER_HELP: &str = "\
-Defaults, then the file, then the environment, then the command line: each
-stands above the one before. POSTRIDER__SECTION__KEY sets any key; see
-docs/configuration.md for the other variables.
+Defaults, file, environment, command line: each overrides the one before.
+POSTRIDER__SECTION__KEY sets any key; see docs/configuration.md for the other
+variables.
 
 Examples:
   postrider config print --config postrider.toml
@@ -25,7 +25,7 @@ Examples:
   POSTRIDER__RELAY__LEASE=30s postrider config print --json
   postrider config check --config postrider.toml";
 
-/// Show the configuration and where it comes from, or check it
+/// Print or check the configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -35,13 +35,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print what holds, with the source of each value; secrets as ***
+    /// Print the effective configuration with the source of each value; secrets as ***
     Print {
-        /// Print the defaults, with a word about every key
+        /// Print the defaults, with a comment for every key
         #[arg(long)]
         defaults: bool,
     },
-    /// Say what is wrong, without connecting to anything
+    /// Report errors, without connecting to anything
     Check,
 }
 

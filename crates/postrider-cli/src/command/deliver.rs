@@ -25,7 +25,7 @@ const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
 const LIMITS: &str = "Limits";
 
-const CLOUD_HELP: &str = "Without a configuration of sinks: POST batches there instead of writing to stdout [env: \
+const CLOUD_HELP: &str = "Without configured sinks: POST batches there instead of writing to stdout [env: \
                           CLOUD_INGESTION_URL]";
 
 /// The options of a relay. What is given here stands above the configuration and the environment.
@@ -33,37 +33,37 @@ const CLOUD_HELP: &str = "Without a configuration of sinks: POST batches there i
 pub(crate) struct DeliveryOptions {
     #[arg(long = "cloud-url", value_name = "URL", help = CLOUD_HELP, help_heading = WHAT)]
     cloud: Option<String>,
-    /// Whose deliveries: a sink's name; may be repeated [default: all of the
+    /// Only this sink; may be repeated [default: all of the
     /// configuration, or `default`]
     #[arg(long = "sink", value_name = "NAME", help_heading = WHAT)]
     sinks: Vec<String>,
 
-    /// How long a claimed message is held before others may take it [default: 2m]
+    /// How long a lease lasts; other relays wait this long for a crashed relay's messages [default: 2m]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
     lease: Option<Duration>,
-    /// How long one delivery may take; must end before the lease does [default: 30s]
+    /// How long one delivery may take; must end before the lease [default: 30s]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
     deadline: Option<Duration>,
     /// After this many attempts a message is dead [default: 10]
     #[arg(long, value_name = "N", help_heading = HOW)]
     max_attempts: Option<u32>,
-    /// After a signal, how long what is on its way may take to finish [default: 25s]
+    /// After a signal, how long deliveries in flight may take to finish [default: 25s]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
     #[arg(value_parser = humane::parse_duration)]
     grace: Option<Duration>,
-    /// Who this is, beside every lease and attempt [default: host-pid-random]
+    /// This worker's name, recorded with leases and attempts [default: host-pid-random]
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     worker_id: Option<String>,
 
-    /// Messages of one claim [default: 500]
+    /// Messages in one claim [default: 500]
     #[arg(long, value_name = "N", help_heading = LIMITS)]
     batch_size: Option<u32>,
     /// Deliveries at once, for each sink [default: 32]
     #[arg(long, value_name = "N", help_heading = LIMITS)]
     concurrency: Option<usize>,
-    /// Messages a second, for each sink [default: as fast as it goes]
+    /// Messages a second, for each sink [default: unlimited]
     #[arg(long, value_name = "N", help_heading = LIMITS)]
     rate: Option<NonZeroU32>,
     /// Messages in memory, over all sinks [default: 10000]

@@ -13,11 +13,12 @@ use crate::output::Output;
 use crate::store::{Address, Missing, Opened};
 
 const AFTER_CANCEL: &str = "\
-For what was enqueued or replayed by mistake. A cancelled delivery is never
-handed out; its lane goes on without it, and an attempt CANCELLED says who did
-it. The message stays as history, and can be replayed. What a worker holds is
-left alone, and so are dead letters: discard those. The number has to be typed
-to go on. Ids without an open delivery are named, and the exit code is 4.
+Use it for messages that were enqueued or replayed by mistake. A cancelled
+delivery is never handed out, its lane continues without it, and an attempt
+CANCELLED records who did it. The message stays as history and can be replayed.
+Leased deliveries and dead letters are left alone; discard the latter. You
+confirm by typing the number. Ids without a pending delivery are listed, and the
+exit code is 4.
 
 Examples:
   postrider cancel 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
@@ -25,11 +26,11 @@ Examples:
   postrider cancel --sink orders --topic order.placed --yes";
 
 const AFTER_RETRY_NOW: &str = "\
-What is pending and not due yet becomes due: retries that wait, and messages
-that were scheduled for later, which then come early. Attempts that were made
-still count. A lane keeps its order; what is held by a worker, and dead letters,
-are left alone. Counts first, and asks if there is more than one. Ids without an
-open delivery are named, and the exit code is 4.
+Makes pending deliveries due: retries that wait, and messages that were
+scheduled for later. Earlier attempts still count. Lanes keep their order; leased
+deliveries and dead letters are left alone. Counts first, and asks if there is
+more than one. Ids without a pending delivery are listed, and the exit code is
+4.
 
 Examples:
   postrider retry-now 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
@@ -38,7 +39,7 @@ Examples:
 
 const HEADING: &str = "Which";
 
-/// Take pending deliveries back
+/// Cancel pending deliveries
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_CANCEL)]
 pub(crate) struct CancelArgs {
@@ -46,7 +47,7 @@ pub(crate) struct CancelArgs {
     what: What,
 }
 
-/// Make what waits for its time due at once
+/// Make retries and scheduled messages due now
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_RETRY_NOW)]
 pub(crate) struct RetryNowArgs {
@@ -75,7 +76,7 @@ struct What {
     /// In this lane
     #[arg(long, value_name = "LANE", help_heading = HEADING)]
     lane: Option<String>,
-    /// Every one there is
+    /// Every pending delivery
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -42,30 +42,30 @@ const GRACE: Duration = Duration::from_secs(4);
 const FILE: &str = "demo.db";
 
 const AFTER_HELP: &str = "\
-Producers change the shop's own tables and enqueue in the same transaction; a
-relay delivers to a receiver that fails, hangs, refuses and goes down. Keys:
-q quits, p pauses the sink, d takes the receiver down, r redrives what is dead.
-Without a terminal it prints a line every second.
+Producers write to a shop's tables and enqueue in the same transaction. A relay
+delivers to a receiver that fails, hangs, refuses and goes down. Keys: q quits,
+p pauses the sink, d takes the receiver down, r redrives dead letters. Without a
+terminal it prints a line every second.
 
 Exit code 0 if everything adds up at the end: enqueued = delivered + dead +
-pending, in the store and in the receiver's own books, and each lane in order.
+pending, in the store and at the receiver, with each lane in order.
 
 Examples:
   postrider demo
   postrider demo --seconds 20 --rate 300
   postrider demo --seconds 20 --keep /tmp/shop";
 
-/// See it at work: producers, relay and a moody receiver, in a temporary file
+/// Run producers, a relay and an unreliable receiver on a temporary outbox
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Stop by itself after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
     /// Messages a second, over all producers
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     rate: u32,
-    /// The same number gives the same dice [default: random]
+    /// Seed of the random events [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Keep the outbox in this directory

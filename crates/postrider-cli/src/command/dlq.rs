@@ -15,10 +15,9 @@ use crate::output::Output;
 use crate::store::{Address, Missing, Opened};
 
 const AFTER_HELP: &str = "\
-A dead letter is a delivery that failed for good, or that used up its attempts.
-It waits for a person: redrive makes it pending again, with a new budget of
-attempts; discard gives it up, and a lane that waited for it goes on. Both are
-written to the audit.
+A dead letter is a delivery that failed for good, or that is out of attempts. It
+waits for an operator: redrive makes it pending again, with a new attempt count;
+discard gives it up, and a lane that it blocked continues. Both are audited.
 
 Examples:
   postrider dlq groups
@@ -26,7 +25,7 @@ Examples:
   postrider dlq redrive --sink orders --dry-run
   postrider dlq discard 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
 
-/// Look at dead letters, redrive them, discard them
+/// List, redrive or discard dead letters
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, alias = "dead-letters")]
 pub(crate) struct Args {

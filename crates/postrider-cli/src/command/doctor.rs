@@ -23,30 +23,30 @@ const NO_SPACE_BYTES: u64 = 64 * 1024 * 1024;
 const PLAIN_WIDTH: usize = 100;
 
 const AFTER_HELP: &str = "\
-Looks at what slows an outbox down or loses messages: old transactions, prepared
-ones, slots and standbys that hold dead rows; autovacuum; dead rows; partitions;
-clocks; LISTEN; schema and functions against this build; rights; durability;
-relays, dead letters, parked lanes, leases. For SQLite: the journal, the file's
-integrity and rights, the disk.
+Checks for what slows an outbox down or loses messages: old and prepared
+transactions, slots and standbys that keep dead rows, autovacuum, partitions,
+clocks, LISTEN, schema and functions, privileges, durability, relays, dead
+letters, parked lanes and leases. For SQLite: the journal, the file's integrity
+and permissions, the disk.
 
-Exit code 8 if something is bad, otherwise 0; --strict counts warnings, too.
+Exit code 8 if something is bad, otherwise 0; --strict counts warnings too.
 
 Examples:
   postrider doctor
   postrider doctor --json | jq '.findings[] | select(.level != \"ok\")'
   postrider doctor --strict --old-transaction 1m";
 
-/// Look for what hurts this outbox, and say how to mend it
+/// Check this outbox for problems, and say how to fix them
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// A transaction is old after this; bad after 12 times this
+    /// When a transaction is old; bad after 12 times this
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     old_transaction: Duration,
-    /// Something that is due is late after this
+    /// When a due message is late
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     late: Duration,
-    /// Exit code 8 for warnings, too
+    /// Exit code 8 for warnings too
     #[arg(long)]
     strict: bool,
 }

@@ -19,11 +19,11 @@ use crate::store::{Database, Missing};
 use crate::traces;
 
 const AFTER_HELP: &str = "\
-Exit code 0 when nothing is due any more. What fails is not waited for: it is
-due again later, and the next run takes it. Several may run at once, beside
-`postrider run` too. The account at the end is on stderr, with --json as JSON.
+Exit code 0 when nothing more is due. It does not wait for retries: they are due
+later, and the next run takes them. Several drains and `postrider run` can run at
+once. The summary is on stderr, with --json as JSON.
 
-A signal stops it early, in good order, with exit code 130 or 143; a second one
+A signal stops it gracefully, with exit code 130 or 143; a second signal stops it
 at once.
 
 Examples:
@@ -32,7 +32,7 @@ Examples:
   * * * * *  postrider drain --database-url sqlite:/srv/outbox.db | /srv/handle
   postrider drain --sink audit --json >> audit.ndjson 2> account.json";
 
-/// Deliver what is due to its sinks, and end
+/// Deliver what is due, and exit
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

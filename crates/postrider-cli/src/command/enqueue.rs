@@ -36,9 +36,9 @@ tenant_id, lane, dedupe_key, priority, headers, due_at, occurred_at, body
 (base64), content_type, delay_seconds. Numbers in a payload keep every digit.
 Blank lines are skipped.
 
-Each batch is one transaction. A bad line stops the run: its batch is not
-written, the batches before it are, and the error says where to go on. With
-dedupe keys the same file may simply be sent again.
+Each batch is one transaction. A bad line stops the command: its batch is not
+written, earlier batches are, and the error says where to continue. If the
+messages have dedupe keys, you can send the same file again.
 
 Examples:
   postrider enqueue --topic order.placed --payload '{\"id\": 7}' --lane order-7
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Read the body, which may be any bytes, from a file (- is stdin)
     #[arg(long, value_name = "FILE", requires = "content_type", help_heading = ONE)]
     body_file: Option<PathBuf>,
-    /// What the payload or body is, for example application/avro
+    /// Media type of the payload or body, for example application/avro
     #[arg(long, value_name = "TYPE", requires = "topic", help_heading = ONE)]
     content_type: Option<String>,
     /// The namespace [default: default]
@@ -70,10 +70,10 @@ pub(crate) struct Args {
     /// The tenant
     #[arg(long, value_name = "UUID", requires = "topic", help_heading = ONE)]
     tenant: Option<Uuid>,
-    /// Messages of one lane are delivered in the order they were enqueued
+    /// Messages of one lane are delivered in order
     #[arg(long, requires = "topic", help_heading = ONE)]
     lane: Option<String>,
-    /// A second message with the same namespace, topic and key is not written
+    /// A second message with the same namespace, topic, tenant and key is not written
     #[arg(long, value_name = "KEY", requires = "topic", help_heading = ONE)]
     dedupe_key: Option<String>,
     /// From -100 to 100; higher goes first [default: 0]
@@ -82,11 +82,11 @@ pub(crate) struct Args {
     /// A header that travels with the message; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "topic", value_parser = header, help_heading = ONE)]
     headers: Vec<(String, String)>,
-    /// Not before this long from now: 500ms, 5s, 5m, 2h, 1d
+    /// Deliver no earlier than this from now: 500ms, 5s, 5m, 2h, 1d
     #[arg(long, value_name = "DURATION", requires = "topic", conflicts_with = "due_at", help_heading = ONE)]
     #[arg(value_parser = humane::parse_duration)]
     delay: Option<Duration>,
-    /// Not before this time, as RFC 3339: 2027-01-31T08:00:00Z
+    /// Deliver no earlier than this time, as RFC 3339: 2027-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", requires = "topic", help_heading = ONE)]
     due_at: Option<Timestamp>,
     /// When it happened, as RFC 3339 [default: now]

@@ -19,8 +19,8 @@ use crate::{humane, operator};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
-parked   its head is dead: it waits for a person
-waiting  its head is due later, for it failed or was scheduled
+parked   its head is dead and blocks it until an operator acts
+waiting  its head is due later, because it failed or was scheduled
 leased   a relay holds its head
 due      its head can be claimed
 
@@ -30,13 +30,13 @@ Examples:
   postrider lanes skip orders customer-7";
 
 const AFTER_SKIP: &str = "\
-The dead head stays a dead letter: it can still be redriven, out of order, or
-discarded. Exit code 4 if the lane is not parked.
+The head stays a dead letter: you can redrive it later, out of order, or discard
+it. Exit code 4 if the lane is not parked.
 
 Example:
   postrider lanes skip orders customer-7";
 
-/// List lanes, stuck ones first, or let a parked lane go on
+/// List lanes, stuck ones first, or skip a dead head
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Let a parked lane go on without its dead head
+    /// Continue a parked lane without its dead head
     #[command(after_help = AFTER_SKIP)]
     Skip {
         /// The sink

@@ -18,14 +18,13 @@ use crate::store::{Address, Missing, Opened};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
-A message that goes to several sinks has a line for each that has not ended, and
-one line when nothing is left to deliver: discarded, if somebody gave it up or
-cancelled it for a sink, else delivered. The other states are read from the queue and are quick
-however long the history is.
+A message has one line for each sink that it waits for. When nothing is left to
+deliver it has one line: discarded if it was discarded or cancelled for a sink,
+else delivered. Searches by the other states do not read the history.
 
-A search looks at a bounded number of messages and says how far it came. The end
-of an id is looked for in all that is undelivered or dead, and in the newest
-100,000 messages; a dedupe key is looked up for as long as its window lasts.
+A search examines a limited number of messages and says how far it got. The end
+of an id is searched in everything undelivered or dead, and in the newest 100,000
+messages. A dedupe key can be found during its dedupe window.
 
 Examples:
   postrider list --state dead
@@ -45,7 +44,7 @@ pub(crate) struct Args {
     /// Only messages of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Only messages of this topic; * stands for any characters, as in a route
+    /// Only messages of this topic; * matches any characters
     #[arg(long)]
     topic: Option<String>,
     /// Only the message with this id, or whose id ends with these digits
@@ -73,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
-    /// Only messages enqueued before this one: the next page
+    /// Only messages enqueued before this one (the next page)
     #[arg(long, value_name = "ID")]
     before: Option<Uuid>,
 }

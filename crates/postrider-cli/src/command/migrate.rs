@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Global;
 use crate::output::{Column, Output, Paint, Text};
 
-/// Make the PostgreSQL schema, bring it up to date, see how it stands
+/// Create, upgrade or inspect the PostgreSQL schema
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -19,22 +19,21 @@ pub(crate) struct Args {
 }
 
 const AFTER_UP: &str = "\
-All in one transaction: it is applied as a whole or not at all. Any number of
-processes may run it at once. An SQLite file needs none of this: it is brought
-up to date when it is opened.
+Runs in one transaction. Any number of processes can run it at once. SQLite files
+need no migration: they are upgraded when they are opened.
 
 Example:
   postrider migrate up";
 
 const AFTER_STATUS: &str = "\
-Exit code 0 if there is nothing to do, 3 if something is pending, the schema is
-missing, or it was made by a newer postrider.
+Exit code 0 if there is nothing to do; 3 if a migration is pending, the schema is
+missing, or a newer postrider created it.
 
 Example:
   postrider migrate status || postrider migrate up";
 
 const AFTER_PRINT: &str = "\
-Needs no database. The script makes a new schema; it does not upgrade one.
+Needs no database. The script creates a new schema; it does not upgrade one.
 
 Example:
   postrider migrate print --schema events > outbox.sql
@@ -51,19 +50,19 @@ Example:
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Apply what is missing
+    /// Apply missing migrations
     #[command(after_help = AFTER_UP)]
     Up,
-    /// Show which migrations are applied, and whether anything is pending
+    /// Show which migrations are applied and pending
     #[command(after_help = AFTER_STATUS)]
     Status,
     /// Print the whole schema as an SQL script
     #[command(after_help = AFTER_PRINT)]
     Print,
-    /// Make the five group roles and grant them what they may do
+    /// Create the group roles and their grants
     #[command(after_help = AFTER_ROLES)]
     Roles {
-        /// Beginning of the roles' names [default: the schema's name]
+        /// Prefix of the roles' names [default: the schema's name]
         #[arg(long, value_name = "PREFIX")]
         prefix: Option<Schema>,
     },

@@ -14,15 +14,15 @@ use crate::output::Output;
 use crate::store::{Address, Missing, Opened};
 
 const AFTER_HELP: &str = "\
-What is pending, leased or dead is never pruned; in PostgreSQL it keeps its whole
-partition (a day of messages). Dedupe keys go after their own window. Counts
-first, and asks; a scheduler gives --yes.
+Pending, leased and dead messages are never pruned; in PostgreSQL one of them
+keeps its whole partition (a day of messages). Dedupe keys are deleted after
+their own window. Counts first, and asks; use --yes in a scheduler.
 
 Examples:
   postrider prune --dry-run
   postrider prune --older-than 7d --yes";
 
-/// Drop delivered history that is old enough
+/// Delete old delivered history
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -40,17 +40,18 @@ const AFTER_HELP: &str = "\
 POST /api/v1/edge/batch takes {\"events\": [{\"event_id\", \"tenant_id\",
 \"event_type\", \"occurred_at\", \"payload\", ...}]}, plain or gzip, and answers for
 each event: accepted, duplicate, rejected or retry. An accepted event is in this
-database's outbox, once; `postrider run` delivers it. GET /healthz asks whether
-the database answers. See docs/inbox.md.
+database's outbox, once; `postrider run` delivers it. GET /healthz checks the
+database. See docs/inbox.md.
 
-POSTRIDER_RECEIVE_TOKEN: what a trusted sender must give as `Authorization:
-Bearer ...`. Several senders have tokens of their own in [receive] of the
-configuration, with the sources and tenants that each may speak for. Without any
-token only this machine is listened to. Encryption is a proxy's work. Senders
-call by address, or by a name in `hosts` of [receive].
+A trusted sender passes POSTRIDER_RECEIVE_TOKEN as `Authorization: Bearer ...`.
+For several senders, give each its own token in [receive] of the configuration,
+with the sources and tenants that it may send. Without any token the server only
+listens on this machine. Use a proxy for TLS. Senders call by address, or by a
+name in `hosts` of [receive].
 
-SIGINT or SIGTERM: no new requests, those on their way finish; exit code 0. A
-second signal ends at once (130 or 143), and no event is half done.
+SIGINT or SIGTERM: takes no new requests and finishes the running ones; exit code
+0. A second signal ends at once (130 or 143); each event is stored completely or
+not at all.
 
 Examples:
   postrider receive
@@ -59,14 +60,14 @@ Examples:
   curl -H 'Content-Type: application/json' -d @batch.json \\
     http://127.0.0.1:7434/api/v1/edge/batch";
 
-/// Receive batches of events over HTTP, each event once, and enqueue them
+/// Receive events over HTTP and enqueue each once
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Where to listen; other machines only with a token
+    /// The address; other machines need a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7434")]
     listen: SocketAddr,
-    /// The largest batch, unpacked: 512KiB, 64MiB
+    /// The largest batch, decompressed: 512KiB, 64MiB
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = humane::parse_size)]
     max_body: usize,
     #[command(flatten)]

@@ -20,7 +20,7 @@ Examples:
   postrider relays
   postrider relays --json | jq '.items[] | select(.silent)'";
 
-/// List the relays that work on this outbox
+/// List the relays of this outbox
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {}

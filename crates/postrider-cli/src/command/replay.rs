@@ -36,7 +36,7 @@ Examples:
   postrider replay --sink audit --from 2026-11-14T12:00:00Z --to now --rate 200
   postrider replay --sink orders --topic order.placed --from 1d --to now --yes";
 
-/// Deliver again what was delivered, by id or by a span of time
+/// Deliver messages again, by id or time range
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Only of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Also what was never delivered to this sink
+    /// Also messages that were never delivered to this sink
     #[arg(long)]
     include_never_delivered: bool,
     /// At most this many a second

@@ -13,12 +13,12 @@ use crate::output::{Column, Output, Paint, Text, printable};
 use crate::store::{Address, Missing, Opened};
 
 const AFTER_HELP: &str = "\
-A message goes to the sinks of all routes that match its namespace and topic
-when it is enqueued, or to the sink `default` if none does. In a pattern `*`
-stands for any characters. Each of its deliveries has its own retries, its own
-place in the lane and its own dead letter.
+When a message is enqueued, it goes to the sinks of all routes that match its
+namespace and topic, or to the sink `default` if none does. In a pattern `*`
+matches any characters. Each delivery has its own retries, its own place in the
+lane and its own dead letter.
 
-A change concerns new messages only.
+A change applies to new messages only.
 
 Examples:
   postrider routes
@@ -36,11 +36,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the routes; what `postrider routes` alone does
+    /// List the routes (the default)
     List,
-    /// Send new messages of a topic to these sinks, too
+    /// Send new messages of a topic to these sinks too
     Add(Change),
-    /// No longer send new messages of a topic to these sinks
+    /// Stop sending new messages of a topic to these sinks
     Remove(Change),
 }
 
@@ -52,7 +52,7 @@ struct Change {
     /// The sinks
     #[arg(value_name = "SINK", required = true)]
     sinks: Vec<String>,
-    /// Only of namespaces like this
+    /// Only namespaces that match this
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     namespace: String,
 }

@@ -22,23 +22,22 @@ use crate::store::{Database, Missing, Opened};
 use crate::{humane, output, telemetry, traces};
 
 const AFTER_HELP: &str = "\
-Any number of these may run at once, on one machine or many: each message is
-with one of them at a time. A message is delivered at least once; a lane is
-delivered in order.
+Any number of relays can share one outbox, on one machine or many; only one holds
+a message at a time. Delivery is at least once, and in order within a lane.
 
-SIGINT or SIGTERM: no more is claimed, what is on its way gets the grace period,
-the rest is handed back; exit code 0. A second signal ends at once (130 or 143);
-what was held is delivered by others when its lease ends. When the reader of
-stdout goes away it stops in the same good order.
+SIGINT or SIGTERM: stops claiming, lets deliveries in flight finish within the
+grace period, and releases the rest; exit code 0. A second signal ends at once
+(130 or 143); other relays deliver what it held when the leases expire. It also
+stops gracefully when the reader of stdout closes it.
 
-A configuration names the sinks, and what goes where:
+A configuration names sinks and routes:
   [sinks.orders.kafka]
   brokers = \"localhost:9092\"
   [[routes]]
   topic = \"order.*\"
   sinks = [\"orders\"]
-The routes are added to the store when it starts; they concern new messages
-only. `postrider check --config FILE` tries every sink without sending.
+The relay adds the routes to the store when it starts; they apply to new messages
+only. `postrider check --config FILE` tests every sink without sending.
 
 Examples:
   postrider run
@@ -47,18 +46,18 @@ Examples:
   postrider run --lease 30s --deadline 10s --poll 1s --rate 100
   postrider run --log-format json 2>> relay.log | ./handle-each-line";
 
-/// Deliver messages to their sinks until a signal comes
+/// Deliver messages until stopped
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(flatten)]
     delivery: DeliveryOptions,
-    /// How often to look for what nobody announced; at most a third of --lease
+    /// Poll interval; at most a third of --lease
     /// [default: 500ms]
     #[arg(long, value_name = "DURATION", help_heading = "How it is delivered")]
     #[arg(value_parser = humane::parse_duration)]
     poll: Option<Duration>,
-    /// Where the admin API listens, or none [default: 127.0.0.1:7433]
+    /// The admin API's address, or none [default: 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS", help_heading = "Admin API")]
     listen: Option<Listen>,
     #[command(flatten)]

@@ -14,23 +14,23 @@ use crate::signals::Stop;
 use crate::store::{Database, Missing};
 
 const AFTER_HELP: &str = "\
-The same as beside `postrider run`: a page at /, the API under /api/v1, its
-description at /api/openapi.json, /metrics, /api/health and /api/ready.
-See docs/admin-api.md.
+Serves what `postrider run` serves: the page at /, the API under /api/v1, the
+OpenAPI document at /api/openapi.json, /metrics, /api/health and /api/ready. See
+docs/admin-api.md.
 
-POSTRIDER_ADMIN_TOKEN: what operators send as `Authorization: Bearer ...`; with
-it set, they can redrive, discard, pause, replay, and looking needs it, too.
-Without it this machine can look, and nobody else can do anything.
+Operators pass POSTRIDER_ADMIN_TOKEN as `Authorization: Bearer ...` to redrive,
+discard, pause, replay and so on. If it is set, reading needs it too. Without it,
+only this machine can read, and nobody can change anything.
 
 Examples:
   postrider serve
   POSTRIDER_ADMIN_TOKEN=... postrider serve --listen 0.0.0.0:7433";
 
-/// Serve the admin API and the web page, and deliver nothing
+/// Serve the admin API and the web page, without delivering
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Where to listen; other machines only with a token [default: 127.0.0.1:7433]
+    /// The address; other machines need a token [default: 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
     #[command(flatten)]

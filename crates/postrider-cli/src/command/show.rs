@@ -27,7 +27,7 @@ const BODY_TEXT_SHOWN_CHARS: usize = 2_000;
 const BODY_HEX_SHOWN_BYTES: usize = 64;
 
 const AFTER_HELP: &str = "\
-Times in the timeline count from the moment the message was enqueued.
+Times in the timeline count from when the message was enqueued.
 Exit code 4 if there is no such message: never enqueued, or already pruned.
 
 Examples:
@@ -36,7 +36,7 @@ Examples:
   postrider show --dedupe-key order-7/placed
   postrider show 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41 --json | jq .payload";
 
-/// Show one message: what it says, where it stands, every attempt
+/// Show one message: content, state, every attempt
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -17,10 +17,10 @@ use crate::store::{Address, Missing, Opened};
 const NEAR: f64 = 0.6;
 
 const AFTER_HELP: &str = "\
-STATE is running, paused, unserved (no relay that is alive delivers to it),
-breaker open (the destination kept failing, so relays wait before they try
-again) or half open (they are trying one message). HELD counts messages that
-relays have claimed and not ended yet.
+STATE is running, paused, unserved (no live relay delivers to it), breaker open
+(the destination keeps failing, and relays wait before they try again) or half
+open (relays are trying one message). HELD counts messages that relays have
+claimed and not completed.
 
 Examples:
   postrider sinks
@@ -28,9 +28,8 @@ Examples:
   postrider sinks resume orders";
 
 const AFTER_PAUSE: &str = "\
-Nothing new is claimed for a paused sink; what relays hold already ends as it
-would have. Attempts are not used up while it waits. Exit code 4 if there is no
-such sink.
+Relays claim nothing for a paused sink and finish what they hold. No attempts are
+spent while it is paused. Exit code 4 if there is no such sink.
 
 Example:
   postrider sinks pause orders";
@@ -41,7 +40,7 @@ Exit code 4 if there is no such sink.
 Example:
   postrider sinks resume orders";
 
-/// List sinks, pause one, resume one
+/// List, pause or resume sinks
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -51,12 +50,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the sinks; what `postrider sinks` alone does
+    /// List the sinks (the default)
     List,
-    /// Let a sink's messages wait
+    /// Stop deliveries to a sink
     #[command(after_help = AFTER_PAUSE)]
     Pause(Name),
-    /// Let a sink's messages go on
+    /// Restart deliveries to a sink
     #[command(after_help = AFTER_RESUME)]
     Resume(Name),
 }

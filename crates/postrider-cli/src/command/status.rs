@@ -22,7 +22,7 @@ Examples:
   postrider status
   postrider status --json | jq '.sinks[] | select(.dead > 0)'";
 
-/// How each sink stands: what waits, what is held, what is dead
+/// Show each sink: pending, leased, dead
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {}

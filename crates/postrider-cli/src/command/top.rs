@@ -45,7 +45,7 @@ Examples:
   postrider top
   postrider top --database-url sqlite:postrider.db";
 
-/// Watch the outbox on the terminal, and act on it
+/// Watch and operate the outbox in a terminal
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {}

@@ -26,11 +26,11 @@ Examples:
   postrider unclaim-stuck --older-than 15m --dry-run
   postrider unclaim-stuck --older-than 0s --yes";
 
-/// Take back what workers have held for too long
+/// End leases that workers have held too long
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Held for longer than this
+    /// Leases older than this
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     older_than: Duration,
     #[command(flatten)]

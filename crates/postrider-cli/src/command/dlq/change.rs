@@ -12,9 +12,9 @@ use crate::operator::{self, Consent};
 use crate::output::Output;
 
 const AFTER_REDRIVE: &str = "\
-Counts first, and asks if there is more than one. What dies again meanwhile is
-not taken twice. Ctrl-C stops between two batches of 10,000. Ids that are no
-dead letters are named, and the exit code is 4.
+Counts first, and asks if there is more than one. A message that dies again
+meanwhile is not taken twice. Ctrl-C stops between two batches of 10,000. Ids
+that are not dead letters are listed, and the exit code is 4.
 
 Examples:
   postrider dlq redrive 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
@@ -22,17 +22,17 @@ Examples:
   postrider dlq redrive --all --yes";
 
 const AFTER_DISCARD: &str = "\
-A discarded dead letter is given up for good: it is never delivered to its sink,
-unless somebody replays it with --include-never-delivered while its message is
-still in the store. A lane that waited for it goes on. The number has to be
-typed to go on. Ids that are no dead letters are named, and the exit code is 4.
+A discarded dead letter is never delivered to its sink, unless it is replayed
+with --include-never-delivered while its message is stored. A lane that it
+blocked continues. You confirm by typing the number. Ids that are not dead
+letters are listed, and the exit code is 4.
 
 Examples:
   postrider dlq discard 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41
   postrider dlq discard --topic order.placed --reason failed --dry-run
   postrider dlq discard --sink legacy --yes";
 
-/// Make dead letters pending again, with a new budget of attempts
+/// Make dead letters pending again, with a new attempt count
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_REDRIVE)]
 pub(super) struct RedriveArgs {
@@ -40,7 +40,7 @@ pub(super) struct RedriveArgs {
     pub(super) what: What,
 }
 
-/// Give dead letters up for good
+/// Give up dead letters for good
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_DISCARD)]
 pub(super) struct DiscardArgs {
@@ -55,7 +55,7 @@ pub(super) struct What {
     message_ids: Vec<Uuid>,
     #[command(flatten)]
     which: Which,
-    /// Every dead letter there is
+    /// Every dead letter
     #[arg(long)]
     all: bool,
     #[command(flatten)]

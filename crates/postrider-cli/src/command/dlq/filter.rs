@@ -29,16 +29,16 @@ pub(super) struct Which {
     /// In this lane
     #[arg(long, value_name = "LANE", help_heading = HEADING)]
     lane: Option<String>,
-    /// Refused for good, or out of attempts
+    /// Failed for good, or out of attempts
     #[arg(long, value_enum, help_heading = HEADING)]
     reason: Option<Reason>,
-    /// With this code, such as `HTTP_503`; an empty one means those without any
+    /// With this code, such as `HTTP_503`; empty: without a code
     #[arg(long, value_name = "CODE", help_heading = HEADING)]
     error_code: Option<String>,
-    /// Dead since this time or later: RFC 3339, or "2h ago"
+    /// Died at this time or later: RFC 3339, or "2h ago"
     #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = HEADING)]
     from: Option<Moment>,
-    /// Dead before this time
+    /// Died before this time
     #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = HEADING)]
     to: Option<Moment>,
 }

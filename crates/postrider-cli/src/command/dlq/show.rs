@@ -16,7 +16,7 @@ use crate::output::{Column, Output, Paint, Text};
 const MAX_ROWS: i64 = 10_000;
 
 const AFTER_LIST: &str = "\
-`postrider explain ID` says why one is dead, `postrider show ID` shows all of it.
+`postrider explain ID` says why a message is dead, `postrider show ID` shows it.
 
 Examples:
   postrider dlq list
@@ -40,7 +40,7 @@ pub(super) struct ListArgs {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
-    /// The next page: what the page before named
+    /// The next page: the cursor that the previous page printed
     #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
     after: Option<Cursor>,
 }
