@@ -1,6 +1,6 @@
 //! Tells an event that comes for the first time from one that comes again, inside the consumer's own transaction: what
 //! the event does and that it was received commit together, or neither does. The rules live in SQL, in the function
-//! `receive_many` of PostgreSQL and the statement `receive.sql` of SQLite; this file checks what can be checked first and
+//! `receive_many` of PostgreSQL and the statement `receive` in `inbox.sql` of SQLite; this file checks what can be checked first and
 //! hands events to the caller's driver (one file for each under `inbox/`). It opens no connection and starts no
 //! transaction.
 
@@ -21,10 +21,11 @@ use crate::enqueue::MAX_BATCH_MESSAGES;
 use crate::error::{Error, InvalidMessage};
 use crate::message::{check_name, limit};
 use crate::schema::Schema;
+use crate::statement::named;
 
 /// The statement that every SQLite driver runs, once for each event: five parameters, and one row written means that
 /// the event came for the first time. See `docs/inbox.md`.
-pub const SQLITE_RECEIVE: &str = include_str!("../sql/sqlite/statements/receive.sql");
+pub const SQLITE_RECEIVE: &str = named!("sqlite", "inbox", "receive");
 
 /// What arrives: somebody's message, known by its id and its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -34,6 +34,7 @@ mod message;
 pub mod migrate;
 mod operate;
 mod schema;
+mod statement;
 mod store;
 
 /// An outbox in SQLite, inside the application's own file and its own rusqlite transactions.

@@ -8,9 +8,10 @@ use uuid::Uuid;
 use super::{Enqueued, headers_json};
 use crate::error::{Error, InvalidMessage};
 use crate::message::{Body, Due, Message};
+use crate::statement::named;
 
-pub(super) const ENQUEUE: &str = include_str!("../../sql/sqlite/statements/enqueue.sql");
-pub(super) const ENQUEUED: &str = include_str!("../../sql/sqlite/statements/enqueued.sql");
+pub(super) const ENQUEUE: &str = named!("sqlite", "enqueue", "message");
+pub(super) const ENQUEUED: &str = named!("sqlite", "enqueue", "enqueued");
 
 /// A batch is written as a whole or not at all, whatever the caller does with the rest of its transaction. (Without a
 /// transaction, this is one.)

@@ -47,10 +47,10 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
     older_than.map_or(Ok(()), input::age)?;
     input::batch_size(batch_size)?;
     let now = now(tx)?;
-    execute(tx, sql!("prune_inbox_lanes"), &[(":now", &now), (":batch_size", &batch_size)])?;
+    execute(tx, sql!("inbox", "prune_lanes"), &[(":now", &now), (":batch_size", &batch_size)])?;
     let gone = all(
         tx,
-        sql!("prune_inbox_candidates"),
+        sql!("inbox", "prune_candidates"),
         &[(":now", &now), (":older_than_us", &older_than.map(micros)), (":batch_size", &batch_size)],
         |row| {
             Ok(Gone {
@@ -64,7 +64,7 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
     )?;
     let mut lanes: BTreeMap<LaneKey, Vec<(i64, Uuid)>> = BTreeMap::new();
     for event in &gone {
-        execute(tx, sql!("prune_inbox_event"), &[(":event_id", &event.event_id), (":tenant", &event.tenant)])?;
+        execute(tx, sql!("inbox", "prune_event"), &[(":event_id", &event.event_id), (":tenant", &event.tenant)])?;
         if let (Some(lane), Some(sequence_id)) = (&event.lane, event.sequence_id) {
             let key = (event.source.clone(), lane.clone(), event.tenant.clone());
             lanes.entry(key).or_default().push((sequence_id, event.event_id));
@@ -89,15 +89,15 @@ struct Gone {
 
 fn remember(tx: &Connection, lane: &LaneKey, numbers: &[(i64, Uuid)], now: i64) -> Result<(), Error> {
     let (source, lane, tenant) = lane;
-    let most: usize = first(tx, sql!("inbox_most_spans"), &[], |row| row.get(0))?.unwrap_or(1);
-    let known = all(tx, sql!("inbox_spans"), &[(":source", source), (":lane", lane), (":tenant", tenant)], |row| {
+    let most: usize = first(tx, sql!("inbox", "most_spans"), &[], |row| row.get(0))?.unwrap_or(1);
+    let known = all(tx, sql!("inbox", "spans"), &[(":source", source), (":lane", lane), (":tenant", tenant)], |row| {
         Ok(Span { first: row.get(0)?, last: row.get(1)?, newest: row.get(2)? })
     })?;
     let spans = span::remember(&known, numbers, most);
     for gone in known.iter().filter(|old| spans.iter().all(|span| span.first != old.first)) {
         execute(
             tx,
-            sql!("inbox_forget_span"),
+            sql!("inbox", "forget_span"),
             &[(":source", source), (":lane", lane), (":tenant", tenant), (":first_sequence", &gone.first)],
         )?;
     }
@@ -107,7 +107,7 @@ fn remember(tx: &Connection, lane: &LaneKey, numbers: &[(i64, Uuid)], now: i64) 
         }
         execute(
             tx,
-            sql!("inbox_remember_span"),
+            sql!("inbox", "remember_span"),
             &[
                 (":source", source),
                 (":lane", lane),

@@ -60,7 +60,7 @@ fn write_audit(
 ) -> Result<(), Error> {
     let entry: [(&str, &dyn ToSql); 5] =
         [(":now", &now), (":affected", &affected), (":actor", &actor), (":action", &action), (":detail", &detail)];
-    execute(tx, sql!("write_audit"), &entry)?;
+    execute(tx, sql!("operate", "write_audit"), &entry)?;
     Ok(())
 }
 
@@ -98,8 +98,8 @@ fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Resul
             let (messages, _) = operate::prune_messages(tx, now, *older_than, Uuid::nil(), batch_size)?;
             messages + operate::prune_dedupe(tx, now, batch_size)?
         }
-        Action::AddRoute { route } => operate::change_route(tx, sql!("add_route"), route)?.into(),
-        Action::RemoveRoute { route } => operate::change_route(tx, sql!("remove_route"), route)?.into(),
+        Action::AddRoute { route } => operate::change_route(tx, sql!("operate", "add_route"), route)?.into(),
+        Action::RemoveRoute { route } => operate::change_route(tx, sql!("operate", "remove_route"), route)?.into(),
     };
     Ok(Done { affected, next: None, paced_until: None })
 }

@@ -25,10 +25,11 @@ pub(super) fn settle(
     now: i64,
 ) -> Result<Settled, Error> {
     let delivery: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":sink", &sink), (":now", &now)];
-    let closed = execute(tx, sql!("settle"), &delivery)? > 0;
+    let closed = execute(tx, sql!("complete", "settle"), &delivery)? > 0;
     let limit: [(&str, &dyn ToSql); 3] =
         [(":message_id", &message_id), (":sink", &sink), (":max_attempts", &max_attempts)];
-    let buried = first(tx, sql!("is_spent"), &limit, |row| row.get::<_, Option<bool>>(0))?.flatten() == Some(true);
+    let buried =
+        first(tx, sql!("complete", "is_spent"), &limit, |row| row.get::<_, Option<bool>>(0))?.flatten() == Some(true);
     if buried {
         bury(tx, message_id, sink, "ATTEMPTS_EXHAUSTED", now)?;
     }
@@ -57,7 +58,7 @@ pub(super) fn unreadable(
         (":error_message", &words),
         (":answer", &nothing),
     ];
-    execute(tx, sql!("complete_record"), &attempt)?;
+    execute(tx, sql!("complete", "record"), &attempt)?;
     bury(tx, message_id, sink, "FAILED", now)
 }
 
@@ -66,8 +67,8 @@ pub(super) fn bury(tx: &Transaction<'_>, message_id: Uuid, sink: &str, reason: &
     let letter: [(&str, &dyn ToSql); 4] =
         [(":message_id", &message_id), (":sink", &sink), (":now", &now), (":reason", &reason)];
     let delivery: [(&str, &dyn ToSql); 2] = [(":message_id", &message_id), (":sink", &sink)];
-    let parks = first(tx, sql!("bury"), &letter, |row| row.get::<_, bool>(0))?;
-    let what = if parks == Some(true) { sql!("bury_parked") } else { sql!("end") };
+    let parks = first(tx, sql!("complete", "bury"), &letter, |row| row.get::<_, bool>(0))?;
+    let what = if parks == Some(true) { sql!("complete", "park") } else { sql!("complete", "end") };
     execute(tx, what, &delivery)?;
     Ok(())
 }

@@ -72,7 +72,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn is_paused(&self) -> Result<bool, Error> {
-        let paused = first(self.tx, sql!("sink_is_paused"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
+        let paused = first(self.tx, sql!("claim", "sink_is_paused"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
         Ok(paused.unwrap_or(false))
     }
 
@@ -97,7 +97,7 @@ impl Search<'_> {
     /// what they leave is filled up.
     fn pick(&self, cursor: &mut Cursor) -> Result<Vec<Pick>, Error> {
         let batch = self.claim.batch_size as usize;
-        let lanes_wait = first(self.tx, sql!("lanes_wait"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
+        let lanes_wait = first(self.tx, sql!("claim", "lanes_wait"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
         if lanes_wait != Some(true) {
             return self.due(batch);
         }
@@ -117,8 +117,8 @@ impl Search<'_> {
     /// Due deliveries without a lane: hops from priority to priority, so that those not yet due cost one look for each.
     fn due(&self, room: usize) -> Result<Vec<Pick>, Error> {
         let (next, due) = match self.claim.tenant_id {
-            None => (sql!("claim_priority"), sql!("claim_due")),
-            Some(_) => (sql!("claim_priority_of_tenant"), sql!("claim_due_of_tenant")),
+            None => (sql!("claim", "next_priority"), sql!("claim", "due")),
+            Some(_) => (sql!("claim", "next_priority_of_tenant"), sql!("claim", "due_of_tenant")),
         };
         let mut picks = Vec::new();
         let mut below = limit::PRIORITY_MAX + 1;
@@ -148,8 +148,8 @@ impl Search<'_> {
     /// the lane where.
     fn lanes(&self, room: usize, start: &[u8]) -> Result<(Vec<Pick>, Option<Vec<u8>>), Error> {
         let next = match self.claim.tenant_id {
-            None => sql!("claim_next_lane"),
-            Some(_) => sql!("claim_next_lane_of_tenant"),
+            None => sql!("claim", "next_lane"),
+            Some(_) => sql!("claim", "next_lane_of_tenant"),
         };
         let mut picks = Vec::new();
         let to_the_end = (start, None);
@@ -188,7 +188,7 @@ impl Search<'_> {
             (":max_attempts", &self.claim.max_attempts),
             (":room", &room),
         ];
-        all(self.tx, sql!("claim_lane_run"), &parameters, Pick::from_row)
+        all(self.tx, sql!("claim", "lane_run"), &parameters, Pick::from_row)
     }
 
     /// What every search has in common, and the tenant if there is one.
@@ -218,7 +218,7 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
     for pick in picks {
         let id = pick.message_id;
         if let Some(max_bytes) = claim.max_bytes {
-            let size = first(tx, sql!("size_as_sent"), &[(":message_id", &id)], |row| row.get::<_, i64>(0))?;
+            let size = first(tx, sql!("claim", "size_as_sent"), &[(":message_id", &id)], |row| row.get::<_, i64>(0))?;
             bytes = bytes.saturating_add(size.unwrap_or(0).unsigned_abs());
             if bytes > max_bytes && !claimed.is_empty() {
                 cut = true;
@@ -237,9 +237,9 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
             (":lease_token", &token),
             (":worker_id", &claim.worker_id),
         ];
-        execute(tx, sql!("lease"), &terms)?;
+        execute(tx, sql!("claim", "lease"), &terms)?;
         let parameters: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &claim.sink)];
-        match first(tx, sql!("claimed"), &parameters, |row| read_claimed(row, claim.with_content)) {
+        match first(tx, sql!("claim", "claimed"), &parameters, |row| read_claimed(row, claim.with_content)) {
             Ok(message) => claimed.extend(message),
             // Another program wrote what no receiver can be given. It is dead at once, and stops nobody else.
             Err(Error::Sqlite(cause)) if is_unreadable(&cause) => {
@@ -322,18 +322,18 @@ mod tests {
         let mut connection = rusqlite::Connection::open_in_memory().unwrap();
         super::super::migrate(&mut connection).unwrap();
         for sql in [
-            sql!("lanes_wait"),
-            sql!("claim_priority"),
-            sql!("claim_priority_of_tenant"),
-            sql!("claim_due"),
-            sql!("claim_due_of_tenant"),
-            sql!("claim_next_lane"),
-            sql!("claim_next_lane_of_tenant"),
-            sql!("claim_lane_run"),
-            sql!("claimed"),
-            sql!("size_as_sent"),
-            sql!("content"),
-            sql!("complete_held"),
+            sql!("claim", "lanes_wait"),
+            sql!("claim", "next_priority"),
+            sql!("claim", "next_priority_of_tenant"),
+            sql!("claim", "due"),
+            sql!("claim", "due_of_tenant"),
+            sql!("claim", "next_lane"),
+            sql!("claim", "next_lane_of_tenant"),
+            sql!("claim", "lane_run"),
+            sql!("claim", "claimed"),
+            sql!("claim", "size_as_sent"),
+            sql!("lease", "content"),
+            sql!("complete", "held"),
         ] {
             let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();
             let mut rows = statement.raw_query();
@@ -343,7 +343,7 @@ mod tests {
                 let own =
                     ["SCAN w", "SCAN lowest", "SCAN run", "SCAN r", "SCAN CONSTANT ROW", "SCAN (subquery", "SCAN h"];
                 let walks = step.contains("SCAN") && !own.iter().any(|name| step.starts_with(name));
-                let sorts = step.contains("TEMP B-TREE") && sql != sql!("claim_lane_run");
+                let sorts = step.contains("TEMP B-TREE") && sql != sql!("claim", "lane_run");
                 assert!(!walks && !sorts, "{step} in\n{sql}");
             }
         }

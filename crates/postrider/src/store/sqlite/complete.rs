@@ -34,7 +34,7 @@ fn complete_one(
     let id = completion.message_id;
     let fence: [(&str, &dyn ToSql); 4] =
         [(":message_id", &id), (":lease_token", &completion.lease_token.0), (":now", &now), (":worker_id", &worker_id)];
-    let held = first(tx, sql!("complete_held"), &fence, |row| {
+    let held = first(tx, sql!("complete", "held"), &fence, |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, i32>(1)?, row.get::<_, bool>(2)?))
     })?;
     let Some((sink, attempt_no, is_spent)) = held else { return Ok(None) };
@@ -43,13 +43,13 @@ fn complete_one(
     let delivery: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &sink)];
     let dead = match &completion.outcome {
         Outcome::Dispatched => {
-            execute(tx, sql!("end"), &delivery)?;
+            execute(tx, sql!("complete", "end"), &delivery)?;
             false
         }
         Outcome::Retryable { retry_after, .. } if !is_spent => {
             let again: [(&str, &dyn ToSql); 4] =
                 [(":message_id", &id), (":sink", &sink), (":now", &now), (":retry_after_us", &micros(*retry_after))];
-            execute(tx, sql!("complete_retry"), &again)?;
+            execute(tx, sql!("complete", "retry"), &again)?;
             false
         }
         Outcome::Retryable { .. } => {
@@ -79,7 +79,7 @@ fn record(tx: &Transaction<'_>, sink: &str, completion: &Completion, now: i64) -
         (":error_message", &failure.and_then(|failure| text(failure.error_message.as_deref()))),
         (":answer", &failure.and_then(|failure| text(failure.answer.as_deref()))),
     ];
-    execute(tx, sql!("complete_record"), &attempt)?;
+    execute(tx, sql!("complete", "record"), &attempt)?;
     Ok(())
 }
 
@@ -93,7 +93,7 @@ pub(super) fn renew(
         changed(message_ids, |id| {
             let terms: [(&str, &dyn ToSql); 4] =
                 [(":message_id", id), (":lease_token", &token.0), (":now", &now), (":lease_us", &micros(lease))];
-            execute(tx, sql!("renew"), &terms)
+            execute(tx, sql!("lease", "renew"), &terms)
         })
     })
 }
@@ -102,7 +102,7 @@ pub(super) fn release(session: &mut Session, token: LeaseToken, message_ids: &[U
     session.write(|tx, now| {
         changed(message_ids, |id| {
             let terms: [(&str, &dyn ToSql); 3] = [(":message_id", id), (":lease_token", &token.0), (":now", &now)];
-            execute(tx, sql!("release"), &terms)
+            execute(tx, sql!("lease", "release"), &terms)
         })
     })
 }
@@ -111,7 +111,7 @@ pub(super) fn release(session: &mut Session, token: LeaseToken, message_ids: &[U
 /// its caller has gone, and one that has just been committed stands before this.
 pub(super) fn abandon(session: &mut Session, token: LeaseToken) -> Result<u64, Error> {
     let held: [(&str, &dyn ToSql); 1] = [(":lease_token", &token.0)];
-    let ids: Vec<Uuid> = session.read(|tx, _| all(tx, sql!("held_under"), &held, |row| row.get(0)))?;
+    let ids: Vec<Uuid> = session.read(|tx, _| all(tx, sql!("lease", "held_under"), &held, |row| row.get(0)))?;
     if ids.is_empty() {
         return Ok(0);
     }
@@ -122,7 +122,7 @@ pub(super) fn abandon(session: &mut Session, token: LeaseToken) -> Result<u64, E
 pub(super) fn content(session: &mut Session, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
     session.read(|tx, now| {
         let fence: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":lease_token", &token.0), (":now", &now)];
-        match first(tx, sql!("content"), &fence, read_parcel) {
+        match first(tx, sql!("lease", "content"), &fence, read_parcel) {
             Err(Error::Sqlite(cause)) if is_unreadable(&cause) => Err(Error::Unreadable { reason: cause.to_string() }),
             other => other,
         }

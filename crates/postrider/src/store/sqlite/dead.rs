@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::claim::not_json;
 use super::operate::Letter;
-use super::statement::{all, dead_sql, first, micros_of, sql, time};
+use super::statement::{all, first, matching, micros_of, sql, time};
 use super::waiting;
 use crate::error::Error;
 use crate::inspect::{AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
@@ -52,20 +52,20 @@ impl<'a> Terms<'a> {
 /// The oldest dead letters of a kind.
 pub(super) fn choose(tx: &Transaction<'_>, filter: &DeadFilter, at_most: u32) -> Result<Vec<Letter>, Error> {
     let terms = Terms::new(filter)?;
-    all(tx, dead_sql!("choose_dead"), &terms.with(&[(":at_most", &at_most)]), |row| {
+    all(tx, matching!("dead", "choose"), &terms.with(&[(":at_most", &at_most)]), |row| {
         Ok(Letter { message_id: row.get(0)?, sink: row.get(1)?, parked: row.get(2)? })
     })
 }
 
 pub(super) fn count(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<u64, Error> {
     let terms = Terms::new(filter)?;
-    let count = first(tx, dead_sql!("count_dead"), &terms.with(&[]), |row| row.get::<_, i64>(0))?;
+    let count = first(tx, matching!("dead", "count"), &terms.with(&[]), |row| row.get::<_, i64>(0))?;
     Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
 }
 
 pub(super) fn not_dead(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
     let terms = Terms::new(filter)?;
-    all(tx, dead_sql!("not_dead"), &terms.with(&[]), |row| row.get(0))
+    all(tx, matching!("dead", "missing"), &terms.with(&[]), |row| row.get(0))
 }
 
 pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
@@ -79,12 +79,12 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -
         (":after_sink", &sink),
         (":limit", &page.limit),
     ]);
-    all(tx, dead_sql!("list_dead_letters"), &parameters, dead_letter)
+    all(tx, matching!("dead", "list"), &parameters, dead_letter)
 }
 
 pub(super) fn group(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
     let terms = Terms::new(filter)?;
-    all(tx, dead_sql!("group_dead"), &terms.with(&[(":at_most", &MAX_DEAD_GROUPS)]), |row| {
+    all(tx, matching!("dead", "group"), &terms.with(&[(":at_most", &MAX_DEAD_GROUPS)]), |row| {
         Ok(DeadGroup {
             sink: row.get("sink")?,
             topic: row.get("topic")?,
@@ -99,7 +99,7 @@ pub(super) fn group(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<Dea
 }
 
 pub(super) fn audit(tx: &Transaction<'_>, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-    all(tx, sql!("audit"), &[(":before", &before), (":limit", &limit)], |row| {
+    all(tx, sql!("operate", "audit"), &[(":before", &before), (":limit", &limit)], |row| {
         Ok(AuditRecord {
             id: row.get("id")?,
             at: time(row.get("at")?),

@@ -11,7 +11,7 @@ use crate::inspect::Entry;
 pub(super) fn entries(tx: &Transaction<'_>, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::with_capacity(message_ids.len());
     for message_id in message_ids {
-        entries.extend(all(tx, sql!("entries_of"), &[(":message_id", message_id)], entry)?);
+        entries.extend(all(tx, sql!("list", "entries"), &[(":message_id", message_id)], entry)?);
     }
     Ok(entries)
 }

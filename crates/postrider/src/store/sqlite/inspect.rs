@@ -27,7 +27,7 @@ impl Inspect for SqliteStore {
     }
 
     async fn status(&self) -> Result<Vec<SinkStatus>, Error> {
-        self.reader.run(|session| session.read(|tx, _| all(tx, sql!("status"), &[], sink_status))).await
+        self.reader.run(|session| session.read(|tx, _| all(tx, sql!("list", "status"), &[], sink_status))).await
     }
 
     async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
@@ -46,7 +46,7 @@ impl Inspect for SqliteStore {
 
     async fn routes(&self) -> Result<Vec<Route>, Error> {
         let route = |row: &Row<'_>| Ok(Route { sink: row.get(0)?, topic: row.get(1)?, namespace: row.get(2)? });
-        self.reader.run(move |session| session.read(|tx, _| all(tx, sql!("routes"), &[], route))).await
+        self.reader.run(move |session| session.read(|tx, _| all(tx, sql!("operate", "routes"), &[], route))).await
     }
 
     async fn lanes(&self, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
@@ -118,7 +118,7 @@ impl Inspect for SqliteStore {
 }
 
 pub(super) fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
-    let detail = first(tx, sql!("show_message"), &[(":message_id", &message_id)], |row| {
+    let detail = first(tx, sql!("list", "message"), &[(":message_id", &message_id)], |row| {
         let json = |column: &str| {
             let text: Option<String> = row.get(column)?;
             text.map(RawValue::from_string).transpose().map_err(not_json)
@@ -143,12 +143,12 @@ pub(super) fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<Mess
         })
     })?;
     let Some(detail) = detail else { return Ok(None) };
-    let attempts = all(tx, sql!("attempts_of"), &[(":message_id", &message_id)], attempt_record)?;
+    let attempts = all(tx, sql!("list", "attempts"), &[(":message_id", &message_id)], attempt_record)?;
     Ok(Some(MessageDetail { deliveries: deliveries(tx, message_id)?, attempts, ..detail }))
 }
 
 pub(super) fn deliveries(tx: &Transaction<'_>, message_id: Uuid) -> Result<Vec<DeliveryRecord>, Error> {
-    all(tx, sql!("deliveries_of"), &[(":message_id", &message_id)], |row| {
+    all(tx, sql!("list", "deliveries"), &[(":message_id", &message_id)], |row| {
         Ok(DeliveryRecord {
             sink: row.get("sink")?,
             state: row.get("state")?,

@@ -16,7 +16,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Statements kept prepared: all there are, and some room.
-const KEPT_STATEMENTS: usize = 96;
+const KEPT_STATEMENTS: usize = 128;
 
 /// Read and written by the owner, and by nobody else.
 #[cfg(unix)]

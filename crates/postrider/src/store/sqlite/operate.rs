@@ -33,11 +33,11 @@ pub(super) fn end_stale_leases(
     let batch_size = batch_size.map_or(NO_LIMIT, i64::from);
     let which: [(&str, &dyn ToSql); 3] =
         [(":now", &now), (":claimed_before", &claimed_before), (":batch_size", &batch_size)];
-    let stale = all(tx, sql!("stale_leases"), &which, |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))?;
+    let stale = all(tx, sql!("lease", "stale"), &which, |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))?;
     let mut ended = 0;
     for (id, sink) in stale {
         let settled = bury::settle(tx, id, &sink, None, now)?;
-        execute(tx, sql!("end_lease"), &[(":message_id", &id), (":sink", &sink)])?;
+        execute(tx, sql!("lease", "end"), &[(":message_id", &id), (":sink", &sink)])?;
         ended += u64::from(settled.closed);
     }
     Ok(ended)
@@ -52,7 +52,7 @@ pub(super) struct Letter {
 
 pub(super) fn redrive_letters(tx: &Transaction<'_>, letters: &[Letter], now: i64) -> Result<u64, Error> {
     for letter in letters {
-        let back = if letter.parked { sql!("redrive_parked") } else { sql!("redrive") };
+        let back = if letter.parked { sql!("dead", "redrive_parked") } else { sql!("dead", "redrive") };
         execute(tx, back, &[(":message_id", &letter.message_id), (":sink", &letter.sink), (":now", &now)])?;
         forget(tx, letter)?;
     }
@@ -62,7 +62,7 @@ pub(super) fn redrive_letters(tx: &Transaction<'_>, letters: &[Letter], now: i64
 pub(super) fn discard_letters(tx: &Transaction<'_>, letters: &[Letter]) -> Result<u64, Error> {
     for letter in letters {
         if letter.parked {
-            execute(tx, sql!("end"), &[(":message_id", &letter.message_id), (":sink", &letter.sink)])?;
+            execute(tx, sql!("complete", "end"), &[(":message_id", &letter.message_id), (":sink", &letter.sink)])?;
         }
         forget(tx, letter)?;
     }
@@ -71,17 +71,18 @@ pub(super) fn discard_letters(tx: &Transaction<'_>, letters: &[Letter]) -> Resul
 
 fn forget(tx: &Transaction<'_>, letter: &Letter) -> Result<(), Error> {
     let which: [(&str, &dyn ToSql); 2] = [(":message_id", &letter.message_id), (":sink", &letter.sink)];
-    execute(tx, sql!("forget_dead_letter"), &which)?;
+    execute(tx, sql!("dead", "forget"), &which)?;
     Ok(())
 }
 
 /// Lets a parked lane go on without its dead head; whether it was parked.
 pub(super) fn skip(tx: &Transaction<'_>, sink: &str, lane: &str) -> Result<bool, Error> {
-    let head = first(tx, sql!("dead_head"), &[(":sink", &sink), (":lane", &lane)], |row| row.get::<_, Uuid>(0))?;
+    let head =
+        first(tx, sql!("dead", "dead_head"), &[(":sink", &sink), (":lane", &lane)], |row| row.get::<_, Uuid>(0))?;
     let Some(head) = head else { return Ok(false) };
     let which: [(&str, &dyn ToSql); 2] = [(":message_id", &head), (":sink", &sink)];
-    execute(tx, sql!("unpark"), &which)?;
-    execute(tx, sql!("end"), &which)?;
+    execute(tx, sql!("dead", "unpark"), &which)?;
+    execute(tx, sql!("complete", "end"), &which)?;
     Ok(true)
 }
 
@@ -94,7 +95,7 @@ pub(super) fn replay(tx: &Transaction<'_>, replay: &Replay, now: i64) -> Result<
     let mut affected = 0;
     for one in looked_at.iter().filter(|one| one.meant && (one.delivered || replay.include_never_delivered)) {
         let which: [(&str, &dyn ToSql); 3] = [(":message_id", &one.id), (":sink", &replay.sink), (":due_at", &due_at)];
-        affected += execute(tx, sql!("replay_message"), &which)? as u64;
+        affected += execute(tx, sql!("operate", "replay_message"), &which)? as u64;
         due_at += step;
     }
     let paced_until = replay.per_second.map(|_| time(due_at));
@@ -121,7 +122,7 @@ fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error
     let span: [(&str, &dyn ToSql); 4] =
         [(":sink", &replay.sink), (":message_ids", &message_ids), (":id_from", &id_from), (":id_before", &id_before)];
     // Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
-    if replay.after.is_none() && first(tx, sql!("sink_is_known"), &span, |row| row.get(0))? != Some(true) {
+    if replay.after.is_none() && first(tx, sql!("operate", "sink_is_known"), &span, |row| row.get(0))? != Some(true) {
         return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
     }
     let narrowed: [(&str, &dyn ToSql); 4] = [
@@ -130,7 +131,7 @@ fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error
         (":after", &replay.after),
         (":at_most", &replay.at_most),
     ];
-    all(tx, sql!("replay_candidates"), &[span, narrowed].concat(), |row| {
+    all(tx, sql!("operate", "replay_candidates"), &[span, narrowed].concat(), |row| {
         Ok(LookedAt { id: row.get(0)?, meant: row.get(1)?, delivered: row.get(2)? })
     })
 }
@@ -151,10 +152,10 @@ pub(super) fn prune_messages(
     let older_than = older_than.map(micros);
     let which: [(&str, &dyn ToSql); 4] =
         [(":now", &now), (":older_than_us", &older_than), (":after", &after), (":batch_size", &batch_size)];
-    let over = all(tx, sql!("prune_candidates"), &which, |row| row.get::<_, Uuid>(0))?;
+    let over = all(tx, sql!("prune", "candidates"), &which, |row| row.get::<_, Uuid>(0))?;
     for id in &over {
-        execute(tx, sql!("prune_message"), &[(":message_id", id)])?;
-        execute(tx, sql!("prune_attempts"), &[(":message_id", id)])?;
+        execute(tx, sql!("prune", "message"), &[(":message_id", id)])?;
+        execute(tx, sql!("prune", "attempts"), &[(":message_id", id)])?;
     }
     let next = if over.len() < batch_size { None } else { over.last().copied() };
     Ok((over.len() as u64, next))
@@ -162,7 +163,7 @@ pub(super) fn prune_messages(
 
 /// One batch of dedupe keys past their window; how many went.
 pub(super) fn prune_dedupe(tx: &Transaction<'_>, now: i64, batch_size: usize) -> Result<u64, Error> {
-    Ok(execute(tx, sql!("prune_dedupe"), &[(":now", &now), (":batch_size", &batch_size)])? as u64)
+    Ok(execute(tx, sql!("prune", "dedupe"), &[(":now", &now), (":batch_size", &batch_size)])? as u64)
 }
 
 /// Pauses or resumes a sink, or says what a dead lane head does; whether that is new.
@@ -172,10 +173,10 @@ pub(super) fn configure_sink(
     paused: Option<bool>,
     on_dead: Option<OnDead>,
 ) -> Result<bool, Error> {
-    execute(tx, sql!("add_sink"), &[(":sink", &sink)])?;
+    execute(tx, sql!("operate", "add_sink"), &[(":sink", &sink)])?;
     let on_dead = on_dead.map(OnDead::as_str);
     let which: [(&str, &dyn ToSql); 3] = [(":sink", &sink), (":paused", &paused), (":on_dead", &on_dead)];
-    Ok(execute(tx, sql!("configure_sink"), &which)? > 0)
+    Ok(execute(tx, sql!("operate", "configure_sink"), &which)? > 0)
 }
 
 /// Adds or removes a route; whether something changed.

@@ -49,10 +49,10 @@ fn named(
         (":id_before", &id_before),
         (":limit", &MAX_NAMED),
     ];
-    let mut ids: Vec<Uuid> = all(tx, sql!("find_open_ids"), &open, |row| row.get(0))?;
+    let mut ids: Vec<Uuid> = all(tx, sql!("list", "find_open_ids"), &open, |row| row.get(0))?;
     let history: [(&str, &dyn ToSql); 3] =
         [(":id_from", &id_from), (":id_before", &id_before), (":look_at", &MAX_IDS_LOOKED_AT)];
-    let mut statement = tx.prepare_cached(sql!("ids"))?;
+    let mut statement = tx.prepare_cached(sql!("list", "ids"))?;
     let mut rows = statement.query(&history[..])?;
     let (mut looked_at, mut last) = (0, None);
     while let Some(row) = rows.next()? {
@@ -72,7 +72,7 @@ fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<
     let in_topic = |namespace: &str, topic: &str| {
         let which: [(&str, &dyn ToSql); 4] =
             [(":namespace", &namespace), (":topic", &topic), (":tenant", &tenant), (":dedupe_key", &key)];
-        all(tx, sql!("find_key"), &which, |row| row.get::<_, Uuid>(0))
+        all(tx, sql!("list", "find_key"), &which, |row| row.get::<_, Uuid>(0))
     };
     let topic = filter.one_topic();
     if let (Some(namespace), Some(topic)) = (&filter.namespace, topic) {
@@ -82,7 +82,7 @@ fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<
     let mut pair = (filter.namespace.clone().unwrap_or_default(), String::new());
     for _ in 0..=MAX_KEY_TOPICS {
         let after: [(&str, &dyn ToSql); 2] = [(":namespace", &pair.0), (":topic", &pair.1)];
-        let next = first(tx, sql!("next_key_topic"), &after, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let next = first(tx, sql!("list", "next_key_topic"), &after, |row| Ok((row.get(0)?, row.get(1)?)))?;
         match next
             .filter(|(namespace, _): &(String, String)| filter.namespace.as_ref().is_none_or(|own| own == namespace))
         {
@@ -114,10 +114,12 @@ fn list_between(
         (":id_before", &id_before),
     ];
     let statement = match filter.state {
-        Some(ListState::Pending | ListState::Leased) => sql!("list_open"),
-        Some(ListState::Dead) => sql!("list_dead"),
+        Some(ListState::Pending | ListState::Leased) => sql!("list", "open"),
+        Some(ListState::Dead) => sql!("list", "dead"),
         Some(ListState::Delivered | ListState::Discarded) | None => {
-            return page(tx, sql!("list_messages"), &messages, filter.limit, |row| lines_of_message(tx, row, filter));
+            return page(tx, sql!("list", "messages"), &messages, filter.limit, |row| {
+                lines_of_message(tx, row, filter)
+            });
         }
     };
     let deliveries: Vec<(&str, &dyn ToSql)> =
@@ -173,7 +175,7 @@ fn lines_of_message(tx: &Transaction<'_>, row: &Row<'_>, filter: &ListFilter) ->
     let open = deliveries(tx, message.message_id)?;
     if open.is_empty() {
         let which: [(&str, &dyn ToSql); 2] = [(":message_id", &message.message_id), (":sink", &filter.sink)];
-        let ended: Option<String> = first(tx, sql!("how_it_ended"), &which, |row| row.get(0))?;
+        let ended: Option<String> = first(tx, sql!("list", "how_it_ended"), &which, |row| row.get(0))?;
         let asked = ended.filter(|ended| filter.state.is_none_or(|state| state.as_str() == ended));
         return Ok(asked.into_iter().map(|state| MessageSummary { state, ..message.clone() }).collect());
     }
@@ -214,7 +216,7 @@ pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter) -> Result<Vec<Lan
         (":state", &filter.state.map(LaneState::as_str)),
         (":limit", &filter.limit.min(MAX_PAGE)),
     ];
-    all(tx, sql!("lanes"), &which, |row| {
+    all(tx, sql!("list", "lanes"), &which, |row| {
         Ok(LaneStatus {
             sink: row.get("sink")?,
             lane: row.get("lane")?,

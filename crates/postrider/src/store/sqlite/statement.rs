@@ -9,35 +9,21 @@ use crate::error::Error;
 
 pub(crate) type Parameters<'a> = &'a [(&'a str, &'a dyn ToSql)];
 
-/// The text of a statement file.
+/// The text of a statement: `sql!("claim", "due")` is the section `due` of `sql/sqlite/statements/claim.sql`.
 macro_rules! sql {
-    ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
+    ($file:literal, $name:literal) => {
+        $crate::statement::named!("sqlite", $file, $name)
     };
 }
 pub(crate) use sql;
 
-/// The text of a statement file about the dead letters that a filter means: behind `matching_dead.sql`.
-macro_rules! dead_sql {
-    ($name:literal) => {
-        concat!(
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/matching_dead.sql")),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
-        )
+/// The text of a statement about what a filter means: behind the section `matching` of its file.
+macro_rules! matching {
+    ($file:literal, $name:literal) => {
+        &[sql!($file, "matching"), sql!($file, $name)].concat()
     };
 }
-pub(super) use dead_sql;
-
-/// The text of a statement file about the open deliveries that a filter means: behind `matching_open.sql`.
-macro_rules! open_sql {
-    ($name:literal) => {
-        concat!(
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/matching_open.sql")),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/statements/", $name, ".sql"))
-        )
-    };
-}
-pub(super) use open_sql;
+pub(super) use matching;
 
 /// Runs a statement that writes; how many rows it wrote.
 pub(crate) fn execute(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<usize, Error> {
@@ -68,7 +54,7 @@ pub(crate) fn all<T>(
 
 /// SQLite's clock, in microseconds since 1970.
 pub(crate) fn now(connection: &Connection) -> Result<i64, Error> {
-    Ok(connection.prepare_cached(sql!("clock"))?.query_row([], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql!("watch", "clock"))?.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn time(micros: i64) -> SystemTime {

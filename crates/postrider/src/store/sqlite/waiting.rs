@@ -8,7 +8,7 @@ use rusqlite::{Row, ToSql, Transaction};
 use uuid::Uuid;
 
 use super::claim::not_json;
-use super::statement::{all, execute, first, micros, open_sql, sql};
+use super::statement::{all, execute, first, matching, micros, sql};
 use crate::error::Error;
 use crate::inspect::{DeliveryFilter, FutureTimes, LONGEST_LEASE, OpenCount};
 use crate::store::Pruned;
@@ -59,7 +59,7 @@ fn choose(
 ) -> Result<Vec<Chosen>, Error> {
     let terms = Terms::new(filter)?;
     let parameters = terms.with(&[(":due_after", &due_after), (":at_most", &at_most)]);
-    all(tx, open_sql!("choose_pending"), &parameters, |row| {
+    all(tx, matching!("pending", "choose"), &parameters, |row| {
         Ok(Chosen { message_id: row.get(0)?, sink: row.get(1)?, attempt_no: row.get(2)? })
     })
 }
@@ -67,7 +67,11 @@ fn choose(
 pub(super) fn retry_now(tx: &Transaction<'_>, filter: &DeliveryFilter, at_most: u32, now: i64) -> Result<u64, Error> {
     let chosen = choose(tx, filter, Some(now), at_most)?;
     for one in &chosen {
-        execute(tx, sql!("retry_now"), &[(":message_id", &one.message_id), (":sink", &one.sink), (":now", &now)])?;
+        execute(
+            tx,
+            sql!("pending", "retry_now"),
+            &[(":message_id", &one.message_id), (":sink", &one.sink), (":now", &now)],
+        )?;
     }
     Ok(chosen.len() as u64)
 }
@@ -88,8 +92,8 @@ pub(super) fn cancel(
             (":actor", &actor),
             (":now", &now),
         ];
-        execute(tx, sql!("cancel"), &record)?;
-        execute(tx, sql!("end"), &[(":message_id", message_id), (":sink", sink)])?;
+        execute(tx, sql!("pending", "cancel"), &record)?;
+        execute(tx, sql!("complete", "end"), &[(":message_id", message_id), (":sink", sink)])?;
     }
     Ok(chosen.len() as u64)
 }
@@ -97,31 +101,31 @@ pub(super) fn cancel(
 pub(super) fn count_open(tx: &Transaction<'_>, filter: &DeliveryFilter, now: i64) -> Result<OpenCount, Error> {
     let terms = Terms::new(filter)?;
     let counts = |row: &Row<'_>| Ok(OpenCount { pending: row.get(0)?, waiting: row.get(1)?, leased: row.get(2)? });
-    Ok(first(tx, open_sql!("count_open"), &terms.with(&[(":now", &now)]), counts)?.unwrap_or_default())
+    Ok(first(tx, matching!("pending", "count"), &terms.with(&[(":now", &now)]), counts)?.unwrap_or_default())
 }
 
 pub(super) fn not_open(tx: &Transaction<'_>, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error> {
     let terms = Terms::new(filter)?;
-    all(tx, open_sql!("not_open"), &terms.with(&[]), |row| row.get(0))
+    all(tx, matching!("pending", "missing"), &terms.with(&[]), |row| row.get(0))
 }
 
 pub(super) fn count_stale(tx: &Transaction<'_>, older_than: Duration, now: i64) -> Result<u64, Error> {
     let claimed_before = now.saturating_sub(micros(older_than));
     let which: [(&str, &dyn ToSql); 2] = [(":now", &now), (":claimed_before", &claimed_before)];
-    Ok(first(tx, sql!("count_stale"), &which, |row| row.get(0))?.unwrap_or(0))
+    Ok(first(tx, sql!("lease", "count_stale"), &which, |row| row.get(0))?.unwrap_or(0))
 }
 
 pub(super) fn prunable(tx: &Transaction<'_>, older_than: Option<Duration>, now: i64) -> Result<Pruned, Error> {
     let which: [(&str, &dyn ToSql); 2] = [(":now", &now), (":older_than_us", &older_than.map(micros))];
     let counts =
         |row: &Row<'_>| Ok(Pruned { partitions_dropped: 0, rest_deleted: row.get(0)?, dedupe_deleted: row.get(1)? });
-    Ok(first(tx, sql!("prunable"), &which, counts)?.unwrap_or_default())
+    Ok(first(tx, sql!("prune", "prunable"), &which, counts)?.unwrap_or_default())
 }
 
 pub(super) fn future_times(tx: &Transaction<'_>, tolerance: Duration, now: i64) -> Result<FutureTimes, Error> {
     let latest = now.saturating_add(micros(tolerance));
     let parameters: [(&str, &dyn ToSql); 2] = [(":latest", &latest), (":longest_us", &micros(LONGEST_LEASE))];
-    let found = first(tx, sql!("future_times"), &parameters, |row| {
+    let found = first(tx, sql!("watch", "future_times"), &parameters, |row| {
         Ok(FutureTimes { leases: row.get(0)?, reports: row.get(1)?, samples: row.get(2)? })
     })?;
     Ok(found.unwrap_or_default())

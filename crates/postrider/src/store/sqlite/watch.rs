@@ -26,7 +26,7 @@ pub(super) fn report(session: &mut Session, report: &RelayReport) -> Result<(), 
     // Names, numbers and durations: nothing in it can fail to be JSON.
     let sinks = serde_json::to_string(&report.sinks).unwrap_or_else(|_| "[]".to_owned());
     session.write(|tx, now| {
-        execute(tx, sql!("forget_relays"), &[(":now", &now), (":worker_id", &report.worker_id)])?;
+        execute(tx, sql!("watch", "forget_relays"), &[(":now", &now), (":worker_id", &report.worker_id)])?;
         let said: [(&str, &dyn ToSql); 5] = [
             (":worker_id", &report.worker_id),
             (":now", &now),
@@ -34,14 +34,14 @@ pub(super) fn report(session: &mut Session, report: &RelayReport) -> Result<(), 
             (":version", &report.version),
             (":sinks", &sinks),
         ];
-        execute(tx, sql!("report"), &said)?;
+        execute(tx, sql!("watch", "report"), &said)?;
         Ok(())
     })
 }
 
 pub(super) fn sign_off(session: &mut Session, worker_id: &str) -> Result<(), Error> {
     session.write(|tx, _| {
-        execute(tx, sql!("sign_off"), &[(":worker_id", &worker_id)])?;
+        execute(tx, sql!("watch", "sign_off"), &[(":worker_id", &worker_id)])?;
         Ok(())
     })
 }
@@ -72,7 +72,7 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
     let times = |row: &Row<'_>| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
     };
-    let Some((last_at, every, lag, reach)) = first(tx, sql!("sample_times"), &[(":now", &now)], times)? else {
+    let Some((last_at, every, lag, reach)) = first(tx, sql!("watch", "sample_times"), &[(":now", &now)], times)? else {
         return Ok(None);
     };
     let at = now - lag;
@@ -80,7 +80,7 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
         return Ok(None);
     }
     let from = last_at.map_or(at - reach, |last| last.max(at - reach));
-    let lines = all(tx, sql!("measure"), &[(":from", &from), (":to", &at)], |row| {
+    let lines = all(tx, sql!("watch", "measure"), &[(":from", &from), (":to", &at)], |row| {
         Ok(Line {
             sample: sample(row, at, 0.0)?,
             last_success_at: row.get("last_success_at")?,
@@ -92,7 +92,7 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
 
 /// False: somebody else measured while this one was reading.
 fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Result<bool, Error> {
-    let last_at: Option<i64> = first(tx, sql!("last_sample"), &[(":now", &now)], |row| row.get(0))?.flatten();
+    let last_at: Option<i64> = first(tx, sql!("watch", "last_sample"), &[(":now", &now)], |row| row.get(0))?.flatten();
     if last_at != measurement.last_at {
         return Ok(false);
     }
@@ -118,15 +118,19 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
             (":last_success_at", last_success_at),
             (":last_error_at", last_error_at),
         ];
-        execute(tx, sql!("add_sample"), &line)?;
+        execute(tx, sql!("watch", "add_sample"), &line)?;
     }
-    execute(tx, sql!("prune_samples"), &[(":at", &measurement.at), (":now", &now), (":batch_size", &PRUNE_BATCH)])?;
+    execute(
+        tx,
+        sql!("watch", "prune_samples"),
+        &[(":at", &measurement.at), (":now", &now), (":batch_size", &PRUNE_BATCH)],
+    )?;
     Ok(true)
 }
 
 pub(super) fn samples(tx: &Transaction<'_>, now: i64, within: Duration) -> Result<Vec<Sample>, Error> {
     let since = now.saturating_sub(micros(within));
-    all(tx, sql!("samples"), &[(":since", &since)], |row| sample(row, row.get("at")?, row.get("seconds")?))
+    all(tx, sql!("watch", "samples"), &[(":since", &since)], |row| sample(row, row.get("at")?, row.get("seconds")?))
 }
 
 fn sample(row: &Row<'_>, at: i64, seconds: f64) -> rusqlite::Result<Sample> {
@@ -148,7 +152,7 @@ fn sample(row: &Row<'_>, at: i64, seconds: f64) -> rusqlite::Result<Sample> {
 }
 
 pub(super) fn relays(tx: &Transaction<'_>) -> Result<Vec<RelayRecord>, Error> {
-    all(tx, sql!("relays"), &[], |row| {
+    all(tx, sql!("watch", "relays"), &[], |row| {
         Ok(RelayRecord {
             report: RelayReport {
                 worker_id: row.get("worker_id")?,
@@ -165,11 +169,11 @@ pub(super) fn relays(tx: &Transaction<'_>) -> Result<Vec<RelayRecord>, Error> {
 
 pub(super) fn explain(tx: &Transaction<'_>, now: i64, message_id: Uuid) -> Result<Option<Explanation>, Error> {
     let Some(detail) = show(tx, message_id)? else { return Ok(None) };
-    let paused = all(tx, sql!("paused_sinks"), &[], |row| row.get(0))?;
+    let paused = all(tx, sql!("list", "paused_sinks"), &[], |row| row.get(0))?;
     let mut heads = Vec::new();
     for delivery in detail.deliveries.iter().filter(|_| detail.lane.is_some()) {
         let which: [(&str, &dyn ToSql); 2] = [(":sink", &delivery.sink), (":lane", &detail.lane)];
-        heads.extend(first(tx, sql!("lane_head"), &which, lane_head)?);
+        heads.extend(first(tx, sql!("list", "lane_head"), &which, lane_head)?);
     }
     let relays = relays(tx)?;
     Ok(Some(explain::explain(&Facts { now: time(now), detail, paused, heads, relays })))

@@ -61,16 +61,17 @@ fn neither_receive_nor_prune_reads_history() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path().join("app.db")).unwrap();
     let app = connect(store.path());
-    for file in ["receive", "prune_inbox_candidates", "prune_inbox_lanes", "prune_inbox_event", "inbox_spans"] {
-        let path = format!("{}/sql/sqlite/statements/{file}.sql", env!("CARGO_MANIFEST_DIR"));
-        let sql = std::fs::read_to_string(path).unwrap();
+    let statements = include_str!("../../../sql/sqlite/statements/inbox.sql");
+    for name in ["receive", "prune_candidates", "prune_lanes", "prune_event", "spans"] {
+        let (_, rest) = statements.split_once(&format!("-- name: {name}\n")).unwrap();
+        let sql = rest.split("-- name: ").next().unwrap();
         let mut plan = app.prepare(&format!("explain query plan {sql}")).unwrap();
         let mut rows = plan.raw_query();
         while let Some(row) = rows.next().unwrap() {
             let step: String = row.get(3).unwrap();
             // The setting is one row, and the clock is none.
             let reads_all = step.starts_with("SCAN") && !["SCAN CONSTANT ROW", "SCAN c", "SCAN s"].contains(&&*step);
-            assert!(!reads_all, "{file}: {step}");
+            assert!(!reads_all, "{name}: {step}");
         }
     }
 }

@@ -186,10 +186,18 @@ fn statements_are_explained_and_used() {
         for entry in std::fs::read_dir(root.join("sql/sqlite").join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let sql = std::fs::read_to_string(&path).unwrap();
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            assert!(sql.starts_with("-- "), "{name} does not say what it is for");
-            let used = code.contains(&format!("sql!(\"{name}\")")) || code.contains(&format!("/{name}.sql\""));
-            assert!(used, "nothing uses {name}");
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            assert!(sql.starts_with("-- "), "{file} does not say what it is for");
+            if folder != "statements" {
+                assert!(code.contains(&format!("/{file}.sql\"")), "nothing uses {file}");
+            }
+            for section in sql.split("\n-- name: ").skip(1) {
+                let (name, text) = section.split_once('\n').unwrap();
+                assert!(text.starts_with("-- "), "{name} of {file} does not say what it is for");
+                let uses = [format!("!(\"{file}\", \"{name}\")"), format!("!(\"sqlite\", \"{file}\", \"{name}\")")];
+                let prefix = name == "matching" && code.contains(&format!("matching!(\"{file}\""));
+                assert!(prefix || uses.iter().any(|call| code.contains(call)), "nothing uses {name} of {file}");
+            }
         }
     }
 }

@@ -1,2 +1,0 @@
--- The clock, read once a transaction: what this transaction calls now.
-select now from outbox_clock

@@ -1,2 +1,0 @@
--- Sinks that wait until they are resumed. Caller: explain.
-select name from outbox_sink where paused
