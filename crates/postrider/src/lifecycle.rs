@@ -267,6 +267,11 @@ pub struct Completion {
 }
 
 impl Completion {
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn latency_ms(&self) -> Option<i32> {
+        self.latency.map(|latency| i32::try_from(latency.as_millis()).unwrap_or(i32::MAX))
+    }
+
     /// An outcome of a claimed message, without reference, code or latency.
     #[must_use]
     pub fn new(claimed: &Claimed, outcome: Outcome) -> Self {

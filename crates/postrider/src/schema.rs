@@ -32,6 +32,13 @@ impl Schema {
         &self.0
     }
 
+    /// A statement with the name in place of `:"schema"`, which is psql's notation for a quoted identifier: the files also run in
+    /// psql.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn fill(&self, sql: &str) -> String {
+        sql.replace(":\"schema\"", &self.quoted())
+    }
+
     /// The name as a quoted SQL identifier.
     #[must_use]
     pub fn quoted(&self) -> String {

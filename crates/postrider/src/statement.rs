@@ -49,6 +49,13 @@ const fn stands_at(text: &[u8], at: usize, words: &[u8]) -> bool {
     matched == words.len()
 }
 
+/// What a destination said may hold NUL, which PostgreSQL's text cannot, and at which SQLite's functions stop; an outcome must
+/// not be lost over it.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn without_nul(said: Option<&str>) -> Option<String> {
+    said.map(|said| said.replace('\0', "\u{fffd}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::section;

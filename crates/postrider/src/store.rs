@@ -4,6 +4,8 @@
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) mod row;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 

@@ -9,6 +9,7 @@ use crate::doctor::{Finding, Level};
 use crate::error::Error;
 use crate::migrate;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statement::sql;
 
 const UP: &str = "postrider migrate up";
 
@@ -38,10 +39,10 @@ pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
 }
 
 async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
-    let sql = include_str!("../../sql/postgres/doctor/functions.sql");
+    let sql = sql!("doctor", "functions");
     let rows = store.ask(sql, &[(&store.schema().quoted(), Type::TEXT)]).await?;
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for row in &rows {
+    for row in &*rows {
         found.entry(row.try_get("name")?).or_default().push(row.try_get("body")?);
     }
     let built = migrate::script(store.schema());

@@ -7,6 +7,7 @@ use crate::doctor::{Finding, Level};
 use crate::error::Error;
 use crate::migrate;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statement::sql;
 
 /// The groups that call functions, and what their members do.
 const GROUPS: [(&str, &str); 4] =
@@ -36,7 +37,7 @@ pub(super) async fn grants(store: &PostgresStore) -> Result<Vec<Finding>, Error>
         .collect();
     let all: Vec<&String> = groups.iter().flat_map(|group| &group.functions).collect();
     let roles: Vec<&String> = groups.iter().filter_map(|group| group.role.as_ref()).collect();
-    let sql = include_str!("../../sql/postgres/doctor/grants.sql");
+    let sql = sql!("doctor", "grants");
     let rows = store.ask(sql, &[(&all, Type::TEXT_ARRAY), (&roles, Type::TEXT_ARRAY)]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let (missing, member): (Vec<String>, Vec<String>) = (row.try_get("missing")?, row.try_get("groups")?);

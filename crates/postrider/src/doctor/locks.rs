@@ -10,8 +10,9 @@ use crate::doctor::{Finding, Level, Limits, counted, words};
 use crate::error::Error;
 use crate::schema::Schema;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statement::sql;
 
-const SQL: &str = include_str!("../../sql/postgres/doctor/locks.sql");
+const SQL: &str = sql!("doctor", "locks");
 /// Sessions that are named: the first ones are those to look at.
 const MAX_HOLDERS: i64 = 5;
 /// Tables of a session that are named.

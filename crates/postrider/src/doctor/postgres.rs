@@ -1,5 +1,5 @@
 //! Looks at a PostgreSQL outbox from end to end: server, sessions, replication, tables, partitions, schema, rights. Each
-//! look is one query under `sql/postgres/doctor`; one that is refused becomes a finding of its own and stops no other.
+//! look is one query under `sql/postgres/statements/doctor.sql`; one that is refused becomes a finding of its own and stops no other.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::inspect::enqueued_at;
 use crate::store::Queue as _;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statement::sql;
 
 /// Dead rows of the hot table before anything is said about them: autovacuum begins at 500.
 const MANY_DEAD_ROWS: i64 = 10_000;
@@ -55,7 +56,7 @@ fn by_age(age_seconds: f64, limit: Duration) -> Level {
 }
 
 async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>, Error> {
-    let sql = include_str!("../../sql/postgres/doctor/sessions.sql");
+    let sql = sql!("doctor", "sessions");
     let limit = limits.old_transaction;
     let rows = store.ask(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
     let Some(row) = rows.first() else {
@@ -82,7 +83,7 @@ async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>
 }
 
 async fn prepared(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>, Error> {
-    let sql = include_str!("../../sql/postgres/doctor/prepared.sql");
+    let sql = sql!("doctor", "prepared");
     let limit = limits.old_transaction;
     let rows = store.ask(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
     let Some(row) = rows.first() else {
@@ -119,10 +120,10 @@ async fn listening(store: &PostgresStore) -> Finding {
 
 async fn tables(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
     let schema = store.schema().quoted();
-    let sql = include_str!("../../sql/postgres/doctor/tables.sql");
+    let sql = sql!("doctor", "tables");
     let rows = store.ask(sql, &[(&schema, Type::TEXT)]).await?;
     let mut findings = Vec::new();
-    for row in &rows {
+    for row in &*rows {
         let name: String = row.try_get("name")?;
         if row.try_get("autovacuum_is_off")? {
             let why = "dead rows are never removed: claims get slower until the outbox stands still";
@@ -166,8 +167,8 @@ struct Partitions {
 }
 
 async fn partitions(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
-    let settings = include_str!("../../sql/postgres/doctor/settings.sql");
-    let bounds = include_str!("../../sql/postgres/doctor/partitions.sql");
+    let settings = sql!("doctor", "settings");
+    let bounds = sql!("doctor", "partitions");
     let parent = format!("{}.message", store.schema().quoted());
     let settings = store.ask(settings, &[(&MAX_REST_ROWS, Type::INT8)]).await?;
     let spans = store.ask(bounds, &[(&parent, Type::TEXT)]).await?;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::doctor::{Finding, Level, Limits, counted};
 use crate::error::Error;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statement::sql;
 
 /// The versions that the tests run on.
 const OLDEST: i32 = 14;
@@ -20,7 +21,7 @@ const MUCH_LOG: i64 = 10 * 1024 * 1024 * 1024;
 /// Version, settings and clock.
 pub(super) async fn server(store: &PostgresStore, limits: &Limits) -> Vec<Finding> {
     let asked = SystemTime::now();
-    let rows = store.ask(include_str!("../../sql/postgres/doctor/server.sql"), &[]).await;
+    let rows = store.ask(sql!("doctor", "server"), &[]).await;
     let took = asked.elapsed().unwrap_or_default();
     let rows = match rows {
         Ok(rows) => rows,
@@ -128,9 +129,9 @@ fn clock(database: SystemTime, asked: SystemTime, took: Duration, limit: Duratio
 
 /// Slots and standbys.
 pub(super) async fn replication(store: &PostgresStore) -> Result<Vec<Finding>, Error> {
-    let rows = store.ask(include_str!("../../sql/postgres/doctor/replication.sql"), &[]).await?;
+    let rows = store.ask(sql!("doctor", "replication"), &[]).await?;
     let mut findings = Vec::new();
-    for row in &rows {
+    for row in &*rows {
         let (name, kind): (String, String) = (row.try_get("name")?, row.try_get("kind")?);
         let (active, xmin_age): (bool, i64) = (row.try_get("active")?, row.try_get("xmin_age")?);
         findings.extend(holder(&name, &kind, active, xmin_age, row.try_get("kept_bytes")?));

@@ -10,8 +10,9 @@ use uuid::Uuid;
 use super::span::{self, Span};
 use super::{Event, SQLITE_RECEIVE, check_many};
 use crate::error::Error;
+use crate::store::row::{FromRow, Row, records};
 use crate::store::sqlite::input;
-use crate::store::sqlite::statement::{all, execute, first, micros, now, sql};
+use crate::store::sqlite::statement::{all, execute, micros, now, sql, value};
 
 /// Notes in the caller's transaction that an event was received: true the first time, false again.
 ///
@@ -48,19 +49,10 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
     input::batch_size(batch_size)?;
     let now = now(tx)?;
     execute(tx, sql!("inbox", "prune_lanes"), &[(":now", &now), (":batch_size", &batch_size)])?;
-    let gone = all(
+    let gone: Vec<Gone> = all(
         tx,
         sql!("inbox", "prune_candidates"),
         &[(":now", &now), (":older_than_us", &older_than.map(micros)), (":batch_size", &batch_size)],
-        |row| {
-            Ok(Gone {
-                event_id: row.get(0)?,
-                tenant: row.get(1)?,
-                source: row.get(2)?,
-                lane: row.get(3)?,
-                sequence_id: row.get(4)?,
-            })
-        },
     )?;
     let mut lanes: BTreeMap<LaneKey, Vec<(i64, Uuid)>> = BTreeMap::new();
     for event in &gone {
@@ -87,13 +79,14 @@ struct Gone {
     sequence_id: Option<i64>,
 }
 
+records! { Gone(row) { event_id, tenant, source, lane, sequence_id } }
+
 fn remember(tx: &Connection, lane: &LaneKey, numbers: &[(i64, Uuid)], now: i64) -> Result<(), Error> {
     let (source, lane, tenant) = lane;
-    let most: usize = first(tx, sql!("inbox", "most_spans"), &[], |row| row.get(0))?.unwrap_or(1);
-    let known = all(tx, sql!("inbox", "spans"), &[(":source", source), (":lane", lane), (":tenant", tenant)], |row| {
-        Ok(Span { first: row.get(0)?, last: row.get(1)?, newest: row.get(2)? })
-    })?;
-    let spans = span::remember(&known, numbers, most);
+    let most: u64 = value(tx, sql!("inbox", "most_spans"), &[])?.unwrap_or(1);
+    let known = all(tx, sql!("inbox", "spans"), &[(":source", source), (":lane", lane), (":tenant", tenant)])?;
+    let known: Vec<Span> = known.into_iter().map(|(first, last, newest)| Span { first, last, newest }).collect();
+    let spans = span::remember(&known, numbers, usize::try_from(most).unwrap_or(usize::MAX));
     for gone in known.iter().filter(|old| spans.iter().all(|span| span.first != old.first)) {
         execute(
             tx,

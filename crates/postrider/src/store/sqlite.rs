@@ -2,23 +2,22 @@
 //! transition is one transaction of the statements in `sql/sqlite/statements`, run by one writer thread; several
 //! processes may share a file. No row is written any other way.
 
-mod action;
-mod bury;
 mod claim;
 mod complete;
 mod dead;
-mod entries;
 mod file;
 pub(crate) mod input;
 mod inspect;
+mod lease;
+mod list;
 mod listen;
 mod migrate;
 mod open;
 mod operate;
-mod search;
+mod pending;
+mod prune;
 mod session;
 pub(crate) mod statement;
-mod waiting;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -122,11 +121,11 @@ impl Queue for SqliteStore {
     async fn renew(&self, token: LeaseToken, message_ids: &[Uuid], lease: Duration) -> Result<Vec<Uuid>, Error> {
         input::lease(lease)?;
         let ids = message_ids.to_vec();
-        self.write(move |session| complete::renew(session, token, &ids, lease)).await
+        self.write(move |session| lease::renew(session, token, &ids, lease)).await
     }
 
     async fn abandon(&self, token: LeaseToken) -> Result<u64, Error> {
-        self.write(move |session| complete::abandon(session, token)).await
+        self.write(move |session| lease::abandon(session, token)).await
     }
 
     async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
@@ -136,18 +135,17 @@ impl Queue for SqliteStore {
     }
 
     async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
-        self.reader.run(move |session| complete::content(session, token, message_id)).await
+        self.reader.run(move |session| lease::content(session, token, message_id)).await
     }
 
     async fn release(&self, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
         let ids = message_ids.to_vec();
-        self.write(move |session| complete::release(session, token, &ids)).await
+        self.write(move |session| lease::release(session, token, &ids)).await
     }
 
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error> {
         input::batch_size(batch_size)?;
-        self.write(move |session| session.write(|tx, now| operate::end_stale_leases(tx, now, Some(batch_size), None)))
-            .await
+        self.write(move |session| session.write(|tx, now| lease::end_stale(tx, now, Some(batch_size), None))).await
     }
 
     async fn prune(&self) -> Result<Pruned, Error> {
@@ -157,22 +155,21 @@ impl Queue for SqliteStore {
         while let Some(after) = next {
             let (deleted, last) = self
                 .write(move |session| {
-                    session.write(|tx, now| operate::prune_messages(tx, now, None, after, operate::PRUNE_BATCH))
+                    session.write(|tx, now| prune::prune_messages(tx, now, None, after, prune::PRUNE_BATCH))
                 })
                 .await?;
             pruned.rest_deleted += deleted;
             next = last;
         }
         loop {
-            let deleted = self
-                .write(|session| session.write(|tx, now| operate::prune_dedupe(tx, now, operate::PRUNE_BATCH)))
-                .await?;
+            let deleted =
+                self.write(|session| session.write(|tx, now| prune::prune_dedupe(tx, now, prune::PRUNE_BATCH))).await?;
             pruned.dedupe_deleted += deleted;
-            if deleted < operate::PRUNE_BATCH as u64 {
+            if deleted < prune::PRUNE_BATCH as u64 {
                 break;
             }
         }
-        self.write(move |session| action::pruned(session, pruned)).await?;
+        self.write(move |session| operate::pruned(session, pruned)).await?;
         Ok(pruned)
     }
 
@@ -251,11 +248,11 @@ impl Queue for SqliteStore {
 impl Operate for SqliteStore {
     async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
         let (actor, action) = (actor.to_owned(), action.clone());
-        self.write(move |session| action::carry_out(session, &actor, &action)).await
+        self.write(move |session| operate::operate(session, &actor, &action)).await
     }
 
     async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
         let (actor, message) = (actor.to_owned(), message.clone());
-        self.write(move |session| action::enqueue(session, &actor, &message)).await
+        self.write(move |session| operate::enqueue(session, &actor, &message)).await
     }
 }

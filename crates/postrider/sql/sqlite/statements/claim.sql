@@ -49,9 +49,9 @@ order by d.due_at, d.message_id
 limit :room
 
 -- name: next_lane
--- The next lane after this one, and whether its head is due and free: one hop, whatever waits in the lane.
+-- The next lane after this one, as bytes (what another program wrote need not be UTF-8), and whether its head is due and free: one hop, whatever waits in the lane.
 -- Caller: claim. Index: outbox_delivery_lane. Zero rows: that was the last lane.
-select d.lane, d.due_at <= :now and (d.lease_expires_at is null or d.lease_expires_at <= :now)
+select cast(d.lane as blob), d.due_at <= :now and (d.lease_expires_at is null or d.lease_expires_at <= :now)
 from outbox_delivery d indexed by outbox_delivery_lane
 where d.sink = :sink and d.lane > cast(:after as text) and d.lane is not null
 order by d.lane, d.sequence_id
@@ -60,7 +60,7 @@ limit 1
 -- name: next_lane_of_tenant
 -- The next lane in which this tenant has something, and whether the lane's head, whosever it is, is due and free.
 -- Caller: claim. Indexes: outbox_delivery_lane_of_tenant, then outbox_delivery_lane. Zero rows: that was the last lane.
-select d.lane, (
+select cast(d.lane as blob), (
     select h.due_at <= :now and (h.lease_expires_at is null or h.lease_expires_at <= :now)
     from outbox_delivery h indexed by outbox_delivery_lane
     where h.sink = :sink and h.lane = d.lane and h.lane is not null
@@ -134,8 +134,9 @@ where message_id = :message_id and sink = :sink
 -- What the producer said, and the terms of the lease that was just taken. Caller: claim.
 -- lost_leases: how many of the two attempts before this one ended because their lease ran out; asked only of what was
 -- tried before.
-select m.id, d.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, d.priority, m.headers,
-       m.payload, m.body, m.content_type, m.occurred_at, d.due_at, d.attempt_no, d.attempt_count,
+select m.id as message_id, d.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, d.priority,
+       iif(:with_content, m.headers, null) as headers, iif(:with_content, m.payload, null) as payload,
+       iif(:with_content, m.body, null) as body, m.content_type, m.occurred_at, d.due_at, d.attempt_no, d.attempt_count,
        case when d.attempt_count > 1 then (
            select count(*) from outbox_attempt a
            where a.message_id = d.message_id and a.sink = d.sink

@@ -1,7 +1,7 @@
 -- Dead letters. Called by `store/sqlite/dead.rs`; `matching` is the first part of every statement that takes a filter.
 
 -- name: matching
--- The dead letters that a filter means: the first part of count_dead, group_dead, list_dead_letters and choose_dead.
+-- The dead letters that a filter means: the first part of the next five.
 -- What is null does not matter; an empty `error_code` means those without one; `message_ids` is a JSON array of ids as 32
 -- hexadecimal digits. Not materialized: where it
 -- is looked at twice, each look reads what it needs.
@@ -59,20 +59,20 @@ order by p.died_at desc, p.message_id desc, p.sink
 -- name: group
 -- How many of each kind, the most first. The newest one's message is looked up for the groups that are told.
 , kind as (
-    select l.sink, l.topic, l.reason, l.error_code, count(*) as letters, min(l.died_at) as first_died_at,
+    select l.sink, l.topic, l.reason, l.error_code, count(*) as count, min(l.died_at) as first_died_at,
            max(l.died_at) as last_died_at
     from matching l
     group by l.sink, l.topic, l.reason, l.error_code
-    order by letters desc, l.sink, l.topic, l.reason, l.error_code
+    order by count desc, l.sink, l.topic, l.reason, l.error_code
     limit :at_most
 )
-select k.sink, k.topic, k.reason, k.error_code, k.letters, k.first_died_at, k.last_died_at,
+select k.sink, k.topic, k.reason, k.error_code, k.count, k.first_died_at, k.last_died_at,
        (select l.error_message from matching l
         where l.died_at = k.last_died_at and l.sink = k.sink and l.topic = k.topic and l.reason = k.reason
           and l.error_code is k.error_code
         order by l.message_id desc limit 1) as error_message
 from kind k
-order by k.letters desc, k.sink, k.topic, k.reason, k.error_code
+order by k.count desc, k.sink, k.topic, k.reason, k.error_code
 
 -- name: redrive
 -- dead -> pending for what had left the queue: due now, with a new budget; attempt numbers go on. In a lane it comes

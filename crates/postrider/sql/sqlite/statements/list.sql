@@ -10,7 +10,7 @@ order by s.sink
 
 -- name: message
 -- What the producer said. Zero rows: the message is not in the store.
-select m.id, m.enqueued_at, m.occurred_at, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key,
+select m.id as message_id, m.enqueued_at, m.occurred_at, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key,
        m.priority, m.content_type, m.headers, m.payload, m.body
 from outbox_message m
 where m.id = :message_id
@@ -82,7 +82,8 @@ order by o.sink
 -- name: messages
 -- Every message, newest first; where each stands is asked with `deliveries`. Caller: list, which stops reading at
 -- its limit and at its bound. `wanted`: whether the message is one that is asked for.
-select m.id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id,
+select m.id as message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, null as sink,
+       'delivered' as state, null as attempt_no, null as due_at,
        (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]'))
        and (:tenant_id is null or m.tenant_id is :tenant_id) and (:lane is null or m.lane is :lane) as wanted
 from outbox_message m
@@ -92,7 +93,8 @@ order by m.id desc
 -- name: open
 -- Messages that wait or are held, newest first, from the hot table. Caller: list, which stops reading at its limit and
 -- at its bound. `wanted`: whether the message is one that is asked for.
-select m.id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, :state as state, d.attempt_no, d.due_at,
+select m.id as message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, d.sink, :state as state,
+       d.attempt_no, d.due_at,
        (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]')) as wanted
 from outbox_delivery d
 join outbox_message m on m.id = d.message_id
@@ -104,8 +106,8 @@ order by d.message_id desc, d.sink
 -- name: dead
 -- Dead letters, newest message first. Caller: list, which stops reading at its limit and at its bound. `wanted`: whether
 -- the message is one that is asked for.
-select m.id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, l.sink, :state as state, l.attempt_no,
-       null as due_at,
+select m.id as message_id, m.enqueued_at, m.namespace, m.topic, m.lane, m.sequence_id, l.sink, :state as state,
+       l.attempt_no, null as due_at,
        (:namespace is null or m.namespace = :namespace) and (:topic is null or m.topic glob replace(replace(:topic, '[', '[[]'), '?', '[?]')) as wanted
 from outbox_dead_letter l
 join outbox_message m on m.id = l.message_id

@@ -72,7 +72,7 @@ insert into outbox_audit (at, affected, actor, action, detail) values (:now, :af
 
 -- name: audit
 -- What operators did, newest first. Caller: audit. Index: the table's own.
-select a.id, a.at, a.actor, a.action, a.detail, a.affected
+select a.id, a.at, a.actor, null as db_user, a.action, a.detail, a.affected
 from outbox_audit a
 where :before is null or a.id < :before
 order by a.id desc

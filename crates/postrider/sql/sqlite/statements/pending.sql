@@ -2,7 +2,7 @@
 -- statement that takes a filter.
 
 -- name: matching
--- The open deliveries that a filter means: the first part of count_open, not_open and choose_pending. What is null does not
+-- The open deliveries that a filter means: the first part of the next three. What is null does not
 -- matter; `message_ids` is a JSON array of ids as 32 hexadecimal digits. A dead lane head that parks its lane is none of
 -- them: it belongs to its dead letter. The message is looked up only if its namespace or topic is asked for.
 with matching as not materialized (
@@ -29,8 +29,9 @@ limit :at_most
 
 -- name: count
 -- Pending, pending and not due yet, leased: what cancel and retry_now would take, and what they leave alone.
-select count(*) filter (where d.lease_token is null), count(*) filter (where d.lease_token is null and d.due_at > :now),
-       count(*) filter (where d.lease_token is not null)
+select count(*) filter (where d.lease_token is null) as pending,
+       count(*) filter (where d.lease_token is null and d.due_at > :now) as waiting,
+       count(*) filter (where d.lease_token is not null) as leased
 from matching d
 
 -- name: missing
@@ -41,7 +42,7 @@ where not exists (select 1 from matching d where d.message_id = unhex(i.value))
 order by id
 
 -- name: retry_now
--- pending, due later -> pending, due now. Caller: retry_now, for each that choose_pending found.
+-- pending, due later -> pending, due now. Caller: retry_now, for each that `choose` found.
 update outbox_delivery set due_at = :now where message_id = :message_id and sink = :sink
 
 -- name: cancel

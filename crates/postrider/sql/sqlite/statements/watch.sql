@@ -73,7 +73,7 @@ latency as (
     from placed p
     group by p.sink
 )
-select coalesce(q.sink, a.sink) as sink, coalesce(q.pending, 0) as pending, coalesce(q.due, 0) as due,
+select :to as at, (:to - :from) / 1000000.0 as seconds, coalesce(q.sink, a.sink) as sink, coalesce(q.pending, 0) as pending, coalesce(q.due, 0) as due,
        coalesce(q.leased, 0) as leased, coalesce(q.expired, 0) as expired, coalesce(q.dead, 0) as dead,
        coalesce(q.parked_lanes, 0) as parked_lanes, coalesce(q.oldest_due_age_seconds, 0.0) as oldest_due_age_seconds,
        coalesce(a.dispatched, 0) as dispatched, coalesce(a.retryable, 0) as retryable, coalesce(a.failed, 0) as failed,
@@ -114,6 +114,6 @@ order by s.at, s.sink
 -- Times that the clock cannot have written, had it always been right: leases, relays' reports and samples from later than
 -- `latest`, and leases that last longer than `longest_us`. Caller: doctor.
 select (select count(*) from outbox_delivery d indexed by outbox_delivery_leased
-        where d.lease_token is not null and (d.claimed_at > :latest or d.lease_expires_at > :latest + :longest_us)),
-       (select count(*) from outbox_relay r where r.reported_at > :latest),
-       (select count(*) from outbox_sample s where s.at > :latest)
+        where d.lease_token is not null and (d.claimed_at > :latest or d.lease_expires_at > :latest + :longest_us)) as leases,
+       (select count(*) from outbox_relay r where r.reported_at > :latest) as reports,
+       (select count(*) from outbox_sample s where s.at > :latest) as samples

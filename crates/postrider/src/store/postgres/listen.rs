@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::connect::{Messages, closed, driven};
+use super::statement::sql;
 use crate::error::Error;
 use crate::store::Listener;
 
@@ -39,7 +40,7 @@ impl PostgresListener {
         let mut listener = Self { client, messages, heard: false, channel: channel.clone(), target };
         let probe = format!("postrider.probe.{}", Uuid::new_v4().simple());
         listener.run(&format!("listen \"{channel}\"; listen \"{probe}\"")).await?;
-        store.query("select pg_notify($1, '')", &[(&probe, Type::TEXT)]).await?;
+        store.query(sql!("watch", "notify"), &[(&probe, Type::TEXT)]).await?;
         if tokio::time::timeout(PROBE_TIMEOUT, listener.hear(&probe)).await.is_err() {
             return Err(Error::CannotListen {
                 reason: "a notification sent through the database did not arrive (a pooler in transaction mode loses \

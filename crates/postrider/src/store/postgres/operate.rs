@@ -4,21 +4,15 @@
 use async_trait::async_trait;
 use tokio_postgres::types::Type;
 
-use super::dead::filter_parameters;
-use super::{Parameter, PostgresStore, int, seconds, waiting};
+use super::statement::{Parameter, int, seconds, sql};
+use super::{PostgresStore, dead, pending};
 use crate::enqueue::{self, Columns, Enqueued};
 use crate::error::Error;
+use crate::inspect::{AuditRecord, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, Done, Replay, check};
+use crate::store::row::Row as _;
 use crate::store::{Operate, Route};
-
-/// The filter of [`filter_parameters`], behind who acts and how many at most.
-const MATCHING_DEAD: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
-                             tenant_id => $7, lane => $8, reason => $9, error_code => $10, died_from => $11, died_to => $12";
-
-/// The same for [`waiting::filter_parameters`].
-const MATCHING_OPEN: &str = "actor => $1, at_most => $2, message_ids => $3, sink => $4, namespace => $5, topic => $6, \
-                             tenant_id => $7, lane => $8";
 
 #[async_trait]
 impl Operate for PostgresStore {
@@ -33,87 +27,104 @@ impl Operate for PostgresStore {
 
 async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<Done, Error> {
     action.check(actor)?;
-    let given = Given { store, actor };
-    let verb = action.name();
+    let call = Call { store, actor };
     match action {
-        Action::Redrive { which, at_most } | Action::Discard { which, at_most } => {
-            let at_most = int(*at_most);
-            let at_most: [Parameter<'_>; 1] = [(&at_most, Type::INT4)];
-            let parameters = [&at_most, &filter_parameters(which)[..]].concat();
-            given.call(&format!("{verb}_matching({MATCHING_DEAD})"), &parameters).await
+        Action::Redrive { which, at_most } => {
+            call.many(sql!("operate", "redrive"), *at_most, &dead::filter_parameters(which)).await
         }
-        Action::RetryNow { which, at_most } | Action::Cancel { which, at_most } => {
-            let at_most = int(*at_most);
-            let at_most: [Parameter<'_>; 1] = [(&at_most, Type::INT4)];
-            let parameters = [&at_most, &waiting::filter_parameters(which)[..]].concat();
-            given.call(&format!("{verb}({MATCHING_OPEN})"), &parameters).await
+        Action::Discard { which, at_most } => {
+            call.many(sql!("operate", "discard"), *at_most, &dead::filter_parameters(which)).await
+        }
+        Action::RetryNow { which, at_most } => {
+            call.many(sql!("operate", "retry_now"), *at_most, &pending::filter_parameters(which)).await
+        }
+        Action::Cancel { which, at_most } => {
+            call.many(sql!("operate", "cancel"), *at_most, &pending::filter_parameters(which)).await
         }
         Action::Skip { sink, lane } => {
-            let call = "skip(actor => $1, sink => $2, lane => $3)";
-            given.call(call, &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
+            call.one(sql!("operate", "skip"), &[(sink, Type::TEXT), (lane, Type::TEXT)]).await
         }
-        Action::Replay(replay) => given.replay(replay).await,
+        Action::Replay(replay) => call.replay(replay).await,
         Action::Pause { sink } | Action::Resume { sink } => {
             let paused = matches!(action, Action::Pause { .. });
-            let call = "configure_sink(actor => $1, sink => $2, paused => $3)";
-            given.call(call, &[(sink, Type::TEXT), (&paused, Type::BOOL)]).await
+            call.one(sql!("operate", "pause"), &[(sink, Type::TEXT), (&paused, Type::BOOL)]).await
         }
         Action::SetOnDead { sink, on_dead } => {
-            let call = "configure_sink(actor => $1, sink => $2, on_dead => $3)";
-            given.call(call, &[(sink, Type::TEXT), (&on_dead.as_str(), Type::TEXT)]).await
+            call.one(sql!("operate", "set_on_dead"), &[(sink, Type::TEXT), (&on_dead.as_str(), Type::TEXT)]).await
         }
         Action::UnclaimStuck { older_than } => {
-            let call = "unclaim_stuck(actor => $1, older_than_seconds => $2::text::numeric)";
-            given.call(call, &[(&seconds(*older_than), Type::TEXT)]).await
+            call.one(sql!("operate", "unclaim_stuck"), &[(&seconds(*older_than), Type::TEXT)]).await
         }
-        Action::Prune { older_than } => given.prune(older_than.map(seconds)).await,
-        Action::AddRoute { route: Route { sink, topic, namespace } }
-        | Action::RemoveRoute { route: Route { sink, topic, namespace } } => {
-            let call = format!("{verb}(actor => $1, sink => $2, topic => $3, namespace => $4)");
-            given.call(&call, &[(sink, Type::TEXT), (topic, Type::TEXT), (namespace, Type::TEXT)]).await
+        Action::Prune { older_than } => {
+            call.one(sql!("operate", "prune"), &[(&older_than.map(seconds), Type::TEXT)]).await
         }
+        Action::AddRoute { route } => call.one(sql!("operate", "add_route"), &route_parameters(route)).await,
+        Action::RemoveRoute { route } => call.one(sql!("operate", "remove_route"), &route_parameters(route)).await,
     }
 }
 
 async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
     check::enqueue(actor, message)?;
     let columns = Columns::from_messages(std::slice::from_ref(message))?;
-    // The columns of a batch, of which this is the only line.
-    let sql = "select message_id, sequence_id, created from outbox.enqueue_as(actor => $14, topic => $1[1], \
-               payload => $2[1]::jsonb, namespace => $3[1], tenant_id => $4[1], lane => $5[1], dedupe_key => $6[1], \
-               priority => $7[1], headers => $8[1]::jsonb, due_at => $9[1]::timestamptz, \
-               occurred_at => $10[1]::timestamptz, body => $11[1], content_type => $12[1], \
-               delay_seconds => $13[1]::numeric)";
     let actor: [Parameter<'_>; 1] = [(&actor, Type::TEXT)];
     let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &actor].concat();
-    let rows = store.change(sql, &parameters).await?;
-    enqueue::only(rows.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
+    let answer = store.change(sql!("operate", "enqueue_as"), &parameters).await?;
+    enqueue::only(answer.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
 }
 
-/// Who acts, and where.
-struct Given<'a> {
+fn route_parameters(route: &Route) -> [Parameter<'_>; 3] {
+    [(&route.sink, Type::TEXT), (&route.topic, Type::TEXT), (&route.namespace, Type::TEXT)]
+}
+
+pub(super) async fn count_replay(store: &PostgresStore, replay: &Replay) -> Result<ReplayCount, Error> {
+    replay.check()?;
+    let (id_from, id_before) = replay.ids();
+    let parameters: [Parameter<'_>; 8] = [
+        (&replay.message_ids, Type::UUID_ARRAY),
+        (&replay.sink, Type::TEXT),
+        (&id_from, Type::UUID),
+        (&id_before, Type::UUID),
+        (&replay.namespace, Type::TEXT),
+        (&replay.topic, Type::TEXT),
+        (&replay.after, Type::UUID),
+        (&i64::from(replay.at_most), Type::INT8),
+    ];
+    let answer = store.ask(sql!("operate", "count_replay"), &parameters).await?;
+    let Some(row) = answer.first() else { return Ok(ReplayCount::default()) };
+    if !row.read::<bool>("known")? {
+        return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
+    }
+    let met_its_limit = row.read::<u64>("looked_at")? >= u64::from(replay.at_most);
+    let next = row.read::<Option<_>>("last_id")?.filter(|_| met_its_limit);
+    Ok(ReplayCount { delivered: row.read("delivered")?, never_delivered: row.read("never_delivered")?, next })
+}
+
+pub(super) async fn audit(store: &PostgresStore, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
+    let page = [(&before as _, Type::INT8), (&i64::from(limit) as _, Type::INT8)];
+    store.ask(sql!("operate", "audit"), &page).await?.all()
+}
+
+/// Who acts, and where. Their parameters begin at $2.
+struct Call<'a> {
     store: &'a PostgresStore,
     actor: &'a str,
 }
 
-impl Given<'_> {
-    /// `call` says how much it changed, or whether; its parameters begin at $2.
-    async fn call(&self, call: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
-        let sql = format!("select outbox.{call}::integer, null::uuid, null::timestamptz");
-        self.select(&sql, parameters).await
+impl Call<'_> {
+    async fn one(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
+        let actor: [Parameter<'_>; 1] = [(&self.actor, Type::TEXT)];
+        let affected = self.store.change(sql, &[&actor, parameters].concat()).await?.count()?;
+        Ok(Done { affected, next: None, paced_until: None })
     }
 
-    async fn prune(&self, older_than: Option<String>) -> Result<Done, Error> {
-        let sql = "select p.partitions_dropped + p.rest_deleted + p.dedupe_deleted, null::uuid, null::timestamptz \
-                   from outbox.prune(actor => $1, older_than_seconds => $2::text::numeric) p";
-        self.select(sql, &[(&older_than, Type::TEXT)]).await
+    async fn many(&self, sql: &str, at_most: u32, filter: &[Parameter<'_>]) -> Result<Done, Error> {
+        let at_most: [Parameter<'_>; 1] = [(&int(at_most), Type::INT4)];
+        self.one(sql, &[&at_most, filter].concat()).await
     }
 
     async fn replay(&self, replay: &Replay) -> Result<Done, Error> {
-        let sql = "select r.replayed, r.next_id, r.paced_until from outbox.replay_batch(actor => $1, sink => $2, \
-                   message_ids => $3, enqueued_from => $4, enqueued_to => $5, namespace => $6, topic => $7, \
-                   include_never_delivered => $8, after_id => $9, at_most => $10, per_second => $11, paced_from => $12) r";
-        let parameters: [Parameter<'_>; 11] = [
+        let parameters: [Parameter<'_>; 12] = [
+            (&self.actor, Type::TEXT),
             (&replay.sink, Type::TEXT),
             (&replay.message_ids, Type::UUID_ARRAY),
             (&replay.from, Type::TIMESTAMPTZ),
@@ -126,15 +137,8 @@ impl Given<'_> {
             (&replay.per_second.map(|rate| int(rate.get())), Type::INT4),
             (&replay.paced_from, Type::TIMESTAMPTZ),
         ];
-        self.select(sql, &parameters).await
-    }
-
-    /// `sql` selects one row: how much was changed, and for a replay where and when to go on.
-    async fn select(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Done, Error> {
-        let actor: [Parameter<'_>; 1] = [(&self.actor, Type::TEXT)];
-        let rows = self.store.change(sql, &[&actor, parameters].concat()).await?;
-        let Some(row) = rows.first() else { return Ok(Done { affected: 0, next: None, paced_until: None }) };
-        let affected: i32 = row.try_get(0)?;
-        Ok(Done { affected: u64::try_from(affected).unwrap_or(0), next: row.try_get(1)?, paced_until: row.try_get(2)? })
+        let answer = self.store.change(sql!("operate", "replay"), &parameters).await?;
+        let (affected, next, paced_until) = answer.one()?.unwrap_or_default();
+        Ok(Done { affected, next, paced_until })
     }
 }

@@ -2,16 +2,16 @@
 //! transaction. The order, the share between lanes and the others, and the round over the lanes are those of
 //! `sql/postgres/functions/claim.sql`; each step is a statement, and nothing is written if nothing is free.
 
-use rusqlite::{Row, ToSql, Transaction};
-use serde_json::value::RawValue;
+use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::bury;
+use super::complete;
 use super::session::{Cursor, Session};
-use super::statement::{all, execute, first, micros, sql, time};
+use super::statement::{all, execute, first, micros, sql, value};
 use crate::error::Error;
-use crate::lifecycle::{Claim, Claimed, Content, LeaseToken, Parcel};
+use crate::lifecycle::{Claim, Claimed, LeaseToken};
 use crate::message::limit;
+use crate::store::row::{FromRow, Row, records};
 
 /// How many lane heads a claim looks at before it stops, unless it is to be thorough: a hop takes some microseconds, and
 /// nobody else writes meanwhile.
@@ -24,11 +24,7 @@ struct Pick {
     unsettled: bool,
 }
 
-impl Pick {
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { message_id: row.get(0)?, unsettled: row.get(1)? })
-    }
-}
+records! { Pick(row) { message_id, unsettled } }
 
 pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>, Error> {
     let mut cursor = session.cursor(&claim.sink, claim.tenant_id);
@@ -72,8 +68,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn is_paused(&self) -> Result<bool, Error> {
-        let paused = first(self.tx, sql!("claim", "sink_is_paused"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
-        Ok(paused.unwrap_or(false))
+        Ok(value(self.tx, sql!("claim", "sink_is_paused"), &[(":sink", &self.claim.sink)])?.unwrap_or(false))
     }
 
     fn finds_nothing(&self, cursor: &mut Cursor) -> Result<bool, Error> {
@@ -97,7 +92,7 @@ impl Search<'_> {
     /// what they leave is filled up.
     fn pick(&self, cursor: &mut Cursor) -> Result<Vec<Pick>, Error> {
         let batch = self.claim.batch_size as usize;
-        let lanes_wait = first(self.tx, sql!("claim", "lanes_wait"), &[(":sink", &self.claim.sink)], |row| row.get(0))?;
+        let lanes_wait = value(self.tx, sql!("claim", "lanes_wait"), &[(":sink", &self.claim.sink)])?;
         if lanes_wait != Some(true) {
             return self.due(batch);
         }
@@ -124,11 +119,7 @@ impl Search<'_> {
         let mut below = limit::PRIORITY_MAX + 1;
         while picks.len() < room {
             let hop = self.parameters(&[(":below", &below)]);
-            let Some((priority, is_due)) =
-                first(self.tx, next, &hop, |row| Ok((row.get::<_, i32>(0)?, row.get::<_, bool>(1)?)))?
-            else {
-                break;
-            };
+            let Some((priority, is_due)) = first::<(i32, bool)>(self.tx, next, &hop)? else { break };
             if is_due {
                 let left = room - picks.len();
                 let take = self.parameters(&[
@@ -136,7 +127,7 @@ impl Search<'_> {
                     (":max_attempts", &self.claim.max_attempts),
                     (":room", &left),
                 ]);
-                picks.extend(all(self.tx, due, &take, Pick::from_row)?);
+                picks.extend(all(self.tx, due, &take)?);
             }
             below = priority;
         }
@@ -159,9 +150,8 @@ impl Search<'_> {
             let mut hops = 0;
             while picks.len() < room && up_to != Some(b"") {
                 let hop = self.parameters(&[(":after", &at)]);
-                let found = first(self.tx, next, &hop, |row| Ok((row.get_ref(0)?.as_bytes()?.to_vec(), row.get(1)?)))?;
-                let Some((lane, is_open)) =
-                    found.filter(|(lane, _): &(Vec<u8>, bool)| up_to.is_none_or(|end| lane.as_slice() <= end))
+                let found = first::<(Vec<u8>, bool)>(self.tx, next, &hop)?;
+                let Some((lane, is_open)) = found.filter(|(lane, _)| up_to.is_none_or(|end| lane.as_slice() <= end))
                 else {
                     break;
                 };
@@ -188,7 +178,7 @@ impl Search<'_> {
             (":max_attempts", &self.claim.max_attempts),
             (":room", &room),
         ];
-        all(self.tx, sql!("claim", "lane_run"), &parameters, Pick::from_row)
+        all(self.tx, sql!("claim", "lane_run"), &parameters)
     }
 
     /// What every search has in common, and the tenant if there is one.
@@ -218,14 +208,14 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
     for pick in picks {
         let id = pick.message_id;
         if let Some(max_bytes) = claim.max_bytes {
-            let size = first(tx, sql!("claim", "size_as_sent"), &[(":message_id", &id)], |row| row.get::<_, i64>(0))?;
-            bytes = bytes.saturating_add(size.unwrap_or(0).unsigned_abs());
+            let size = value::<u64>(tx, sql!("claim", "size_as_sent"), &[(":message_id", &id)])?;
+            bytes = bytes.saturating_add(size.unwrap_or(0));
             if bytes > max_bytes && !claimed.is_empty() {
                 cut = true;
                 break;
             }
         }
-        if pick.unsettled && bury::settle(tx, id, &claim.sink, Some(claim.max_attempts), now)?.buried {
+        if pick.unsettled && complete::settle(tx, id, &claim.sink, Some(claim.max_attempts), now)?.buried {
             continue;
         }
         let terms: [(&str, &dyn ToSql); 7] = [
@@ -238,13 +228,12 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
             (":worker_id", &claim.worker_id),
         ];
         execute(tx, sql!("claim", "lease"), &terms)?;
-        let parameters: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &claim.sink)];
-        match first(tx, sql!("claim", "claimed"), &parameters, |row| read_claimed(row, claim.with_content)) {
+        let leased: [(&str, &dyn ToSql); 3] =
+            [(":message_id", &id), (":sink", &claim.sink), (":with_content", &claim.with_content)];
+        match first(tx, sql!("claim", "claimed"), &leased) {
             Ok(message) => claimed.extend(message),
             // Another program wrote what no receiver can be given. It is dead at once, and stops nobody else.
-            Err(Error::Sqlite(cause)) if is_unreadable(&cause) => {
-                bury::unreadable(tx, id, &claim.sink, &cause, now)?;
-            }
+            Err(Error::Unreadable { reason }) => complete::unreadable(tx, id, &claim.sink, &reason, now)?,
             Err(error) => return Err(error),
         }
     }
@@ -252,64 +241,6 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
     // Without a lane first, then lane by lane; within both the order is the one they were picked in.
     claimed.sort_by(|one, other| one.lane.cmp(&other.lane));
     Ok(Leased { messages: claimed, last_lane, cut })
-}
-
-/// Whether the row is there and does not hold what it should.
-pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
-    matches!(error, rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..))
-}
-
-pub(super) fn read_parcel(row: &Row<'_>) -> rusqlite::Result<Parcel> {
-    let headers: Option<String> = row.get("headers")?;
-    let payload: Option<String> = row.get("payload")?;
-    let body: Option<Vec<u8>> = row.get("body")?;
-    Ok(Parcel {
-        headers: headers
-            .map(|headers| serde_json::from_str(&headers))
-            .transpose()
-            .map_err(not_json)?
-            .unwrap_or_default(),
-        // The table's CHECK makes it exactly one of the two.
-        content: match payload {
-            Some(payload) => Content::Json(RawValue::from_string(payload).map_err(not_json)?),
-            None => Content::Bytes(body.unwrap_or_default()),
-        },
-    })
-}
-
-fn read_claimed(row: &Row<'_>, with_content: bool) -> rusqlite::Result<Claimed> {
-    let Parcel { headers, content } = if with_content {
-        read_parcel(row)?
-    } else {
-        Parcel { headers: std::collections::BTreeMap::new(), content: Content::Bytes(Vec::new()) }
-    };
-    Ok(Claimed {
-        message_id: row.get("id")?,
-        sink: row.get("sink")?,
-        namespace: row.get("namespace")?,
-        topic: row.get("topic")?,
-        tenant_id: row.get("tenant_id")?,
-        lane: row.get("lane")?,
-        sequence_id: row.get("sequence_id")?,
-        dedupe_key: row.get("dedupe_key")?,
-        priority: row.get("priority")?,
-        headers,
-        content,
-        content_type: row.get("content_type")?,
-        occurred_at: time(row.get("occurred_at")?),
-        due_at: time(row.get("due_at")?),
-        attempt_no: row.get("attempt_no")?,
-        attempt_count: row.get("attempt_count")?,
-        lost_leases: row.get("lost_leases")?,
-        lease_token: LeaseToken(row.get("lease_token")?),
-        claimed_at: time(row.get("claimed_at")?),
-        lease_expires_at: time(row.get("lease_expires_at")?),
-    })
-}
-
-/// The tables' CHECKs leave no other text in these columns.
-pub(super) fn not_json(error: serde_json::Error) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
-//! What the holder of a lease may do: complete, renew, release, abandon, read. Each is fenced: only a row that still holds the token, and
-//! whose lease has not ended by SQLite's clock, is changed. Nothing here is updated by id alone.
-
-use std::time::Duration;
+//! How a delivery ends in SQLite, well or badly: outcomes are recorded, a lease that ran out is closed, and what is out of
+//! attempts becomes a dead letter. An outcome is fenced: only a row that still holds the token, and whose lease has not
+//! ended by SQLite's clock, is changed. Called by the store, and inside the transactions of claim and repair.
 
 use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::bury::bury;
-use super::claim::{is_unreadable, read_parcel};
 use super::session::Session;
-use super::statement::{all, execute, first, micros, sql, text};
+use super::statement::{execute, first, micros, sql, value};
 use crate::error::Error;
-use crate::lifecycle::{Completed, Completion, LeaseToken, Outcome, Parcel};
+use crate::lifecycle::{AttemptState, Completed, Completion, Outcome};
+use crate::statement::without_nul;
 
 pub(super) fn complete(
     session: &mut Session,
@@ -34,12 +32,20 @@ fn complete_one(
     let id = completion.message_id;
     let fence: [(&str, &dyn ToSql); 4] =
         [(":message_id", &id), (":lease_token", &completion.lease_token.0), (":now", &now), (":worker_id", &worker_id)];
-    let held = first(tx, sql!("complete", "held"), &fence, |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i32>(1)?, row.get::<_, bool>(2)?))
-    })?;
+    let held = first::<(String, i32, bool)>(tx, sql!("complete", "held"), &fence)?;
     let Some((sink, attempt_no, is_spent)) = held else { return Ok(None) };
 
-    record(tx, &sink, completion, now)?;
+    let failure = completion.outcome.failure();
+    let said = Said {
+        state: completion.outcome.state().as_str(),
+        latency_ms: completion.latency_ms(),
+        code: without_nul(completion.code.as_deref()),
+        reference: without_nul(completion.reference.as_deref()),
+        error_code: failure.and_then(|failure| without_nul(failure.error_code.as_deref())),
+        error_message: failure.and_then(|failure| without_nul(failure.error_message.as_deref())),
+        answer: failure.and_then(|failure| without_nul(failure.answer.as_deref())),
+    };
+    record(tx, id, &sink, &said, now)?;
     let delivery: [(&str, &dyn ToSql); 2] = [(":message_id", &id), (":sink", &sink)];
     let dead = match &completion.outcome {
         Outcome::Dispatched => {
@@ -64,81 +70,86 @@ fn complete_one(
     Ok(Some(Completed { message_id: id, sink, attempt_no, dead }))
 }
 
-fn record(tx: &Transaction<'_>, sink: &str, completion: &Completion, now: i64) -> Result<(), Error> {
-    let failure = completion.outcome.failure();
-    let latency_ms = completion.latency.map(|latency| i32::try_from(latency.as_millis()).unwrap_or(i32::MAX));
+/// What is written down about an attempt.
+#[derive(Default)]
+struct Said {
+    state: &'static str,
+    latency_ms: Option<i32>,
+    code: Option<String>,
+    reference: Option<String>,
+    error_code: Option<String>,
+    error_message: Option<String>,
+    answer: Option<String>,
+}
+
+fn record(tx: &Transaction<'_>, message_id: Uuid, sink: &str, said: &Said, now: i64) -> Result<(), Error> {
     let attempt: [(&str, &dyn ToSql); 10] = [
-        (":message_id", &completion.message_id),
+        (":message_id", &message_id),
         (":sink", &sink),
         (":now", &now),
-        (":state", &completion.outcome.state().as_str()),
-        (":latency_ms", &latency_ms),
-        (":code", &text(completion.code.as_deref())),
-        (":reference", &text(completion.reference.as_deref())),
-        (":error_code", &failure.and_then(|failure| text(failure.error_code.as_deref()))),
-        (":error_message", &failure.and_then(|failure| text(failure.error_message.as_deref()))),
-        (":answer", &failure.and_then(|failure| text(failure.answer.as_deref()))),
+        (":state", &said.state),
+        (":latency_ms", &said.latency_ms),
+        (":code", &said.code),
+        (":reference", &said.reference),
+        (":error_code", &said.error_code),
+        (":error_message", &said.error_message),
+        (":answer", &said.answer),
     ];
-    execute(tx, sql!("complete", "record"), &attempt)?;
-    Ok(())
+    execute(tx, sql!("complete", "record"), &attempt).map(drop)
 }
 
-pub(super) fn renew(
-    session: &mut Session,
-    token: LeaseToken,
-    message_ids: &[Uuid],
-    lease: Duration,
-) -> Result<Vec<Uuid>, Error> {
-    session.write(|tx, now| {
-        changed(message_ids, |id| {
-            let terms: [(&str, &dyn ToSql); 4] =
-                [(":message_id", id), (":lease_token", &token.0), (":now", &now), (":lease_us", &micros(lease))];
-            execute(tx, sql!("lease", "renew"), &terms)
-        })
-    })
+/// What was open about a delivery.
+pub(super) struct Settled {
+    /// A lease that had ended was recorded.
+    pub(super) closed: bool,
+    /// It was out of attempts, and is dead now.
+    pub(super) buried: bool,
 }
 
-pub(super) fn release(session: &mut Session, token: LeaseToken, message_ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
-    session.write(|tx, now| {
-        changed(message_ids, |id| {
-            let terms: [(&str, &dyn ToSql); 3] = [(":message_id", id), (":lease_token", &token.0), (":now", &now)];
-            execute(tx, sql!("lease", "release"), &terms)
-        })
-    })
-}
-
-/// Takes back what a claim leased that nobody waits for. A claim that is still in front of the writer is not carried out, since
-/// its caller has gone, and one that has just been committed stands before this.
-pub(super) fn abandon(session: &mut Session, token: LeaseToken) -> Result<u64, Error> {
-    let held: [(&str, &dyn ToSql); 1] = [(":lease_token", &token.0)];
-    let ids: Vec<Uuid> = session.read(|tx, _| all(tx, sql!("lease", "held_under"), &held, |row| row.get(0)))?;
-    if ids.is_empty() {
-        return Ok(0);
+/// Closes what is open about a delivery before it is leased anew or freed. `max_attempts` `None`: the limit it was last
+/// claimed with.
+pub(super) fn settle(
+    tx: &Transaction<'_>,
+    message_id: Uuid,
+    sink: &str,
+    max_attempts: Option<u32>,
+    now: i64,
+) -> Result<Settled, Error> {
+    let delivery: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":sink", &sink), (":now", &now)];
+    let closed = execute(tx, sql!("complete", "settle"), &delivery)? > 0;
+    let limit: [(&str, &dyn ToSql); 3] =
+        [(":message_id", &message_id), (":sink", &sink), (":max_attempts", &max_attempts)];
+    let buried = value::<Option<bool>>(tx, sql!("complete", "is_spent"), &limit)?.flatten() == Some(true);
+    if buried {
+        bury(tx, message_id, sink, "ATTEMPTS_EXHAUSTED", now)?;
     }
-    Ok(release(session, token, &ids)?.len() as u64)
+    Ok(Settled { closed, buried })
 }
 
-/// `None`: the message is not held under this token.
-pub(super) fn content(session: &mut Session, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
-    session.read(|tx, now| {
-        let fence: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":lease_token", &token.0), (":now", &now)];
-        match first(tx, sql!("lease", "content"), &fence, read_parcel) {
-            Err(Error::Sqlite(cause)) if is_unreadable(&cause) => Err(Error::Unreadable { reason: cause.to_string() }),
-            other => other,
-        }
-    })
+/// Ends a lease that was just taken on a message that cannot be read: FAILED, and dead.
+pub(super) fn unreadable(
+    tx: &Transaction<'_>,
+    message_id: Uuid,
+    sink: &str,
+    reason: &str,
+    now: i64,
+) -> Result<(), Error> {
+    let said = Said {
+        state: AttemptState::Failed.as_str(),
+        error_code: Some("UNREADABLE".to_owned()),
+        error_message: Some(format!("the message cannot be read: {reason}")),
+        ..Said::default()
+    };
+    record(tx, message_id, sink, &said, now)?;
+    bury(tx, message_id, sink, "FAILED", now)
 }
 
-/// The ids for which something changed, each once.
-fn changed(message_ids: &[Uuid], mut change: impl FnMut(&Uuid) -> Result<usize, Error>) -> Result<Vec<Uuid>, Error> {
-    let mut named = message_ids.to_vec();
-    named.sort_unstable();
-    named.dedup();
-    let mut changed = Vec::new();
-    for id in named {
-        if change(&id)? > 0 {
-            changed.push(id);
-        }
-    }
-    Ok(changed)
+/// Makes a delivery a dead letter, with the error of its last attempt.
+fn bury(tx: &Transaction<'_>, message_id: Uuid, sink: &str, reason: &str, now: i64) -> Result<(), Error> {
+    let letter: [(&str, &dyn ToSql); 4] =
+        [(":message_id", &message_id), (":sink", &sink), (":now", &now), (":reason", &reason)];
+    let delivery: [(&str, &dyn ToSql); 2] = [(":message_id", &message_id), (":sink", &sink)];
+    let parks = value::<bool>(tx, sql!("complete", "bury"), &letter)?;
+    let what = if parks == Some(true) { sql!("complete", "park") } else { sql!("complete", "end") };
+    execute(tx, what, &delivery).map(drop)
 }

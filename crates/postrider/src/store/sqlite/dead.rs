@@ -1,17 +1,13 @@
-//! Dead letters in SQLite as a filter means them, and what operators did to them: listed, grouped, counted, chosen. Asked
-//! by `inspect.rs` on its own connection; `choose` is called inside the transaction that changes them. Nothing here
-//! writes.
+//! Dead letters in SQLite as a filter means them: listed, grouped, counted, on the connection of `inspect.rs`; and chosen,
+//! redriven, discarded or skipped inside the transaction of an action, by `operate.rs`.
 
-use rusqlite::{Row, ToSql, Transaction};
-use serde_json::value::RawValue;
+use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::claim::not_json;
-use super::operate::Letter;
-use super::statement::{all, first, matching, micros_of, sql, time};
-use super::waiting;
+use super::statement::{all, digits, execute, matching, micros_of, sql, value, values};
 use crate::error::Error;
-use crate::inspect::{AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
+use crate::inspect::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
+use crate::store::row::{FromRow, Row, records};
 
 /// A filter as SQLite takes it.
 struct Terms<'a> {
@@ -22,13 +18,13 @@ struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    fn new(filter: &'a DeadFilter) -> Result<Self, Error> {
-        Ok(Self {
-            message_ids: waiting::digits(filter.message_ids.as_ref())?,
+    fn new(filter: &'a DeadFilter) -> Self {
+        Self {
+            message_ids: digits(filter.message_ids.as_ref()),
             died_from: filter.died_from.map(micros_of),
             died_to: filter.died_to.map(micros_of),
             filter,
-        })
+        }
     }
 
     fn with<'b>(&'b self, more: &[(&'static str, &'b dyn ToSql)]) -> Vec<(&'static str, &'b dyn ToSql)> {
@@ -49,86 +45,76 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// The oldest dead letters of a kind.
-pub(super) fn choose(tx: &Transaction<'_>, filter: &DeadFilter, at_most: u32) -> Result<Vec<Letter>, Error> {
-    let terms = Terms::new(filter)?;
-    all(tx, matching!("dead", "choose"), &terms.with(&[(":at_most", &at_most)]), |row| {
-        Ok(Letter { message_id: row.get(0)?, sink: row.get(1)?, parked: row.get(2)? })
-    })
-}
-
 pub(super) fn count(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<u64, Error> {
-    let terms = Terms::new(filter)?;
-    let count = first(tx, matching!("dead", "count"), &terms.with(&[]), |row| row.get::<_, i64>(0))?;
-    Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+    Ok(value(tx, matching!("dead", "count"), &Terms::new(filter).with(&[]))?.unwrap_or(0))
 }
 
-pub(super) fn not_dead(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
-    let terms = Terms::new(filter)?;
-    all(tx, matching!("dead", "missing"), &terms.with(&[]), |row| row.get(0))
+pub(super) fn missing(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<Uuid>, Error> {
+    values(tx, matching!("dead", "missing"), &Terms::new(filter).with(&[]))
 }
 
 pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
     let after = page.after.as_ref();
     let died_at = after.map(|(died_at, ..)| micros_of(*died_at));
     let (message_id, sink) = (after.map(|(_, id, _)| id), after.map(|(.., sink)| sink));
-    let terms = Terms::new(filter)?;
+    let terms = Terms::new(filter);
     let parameters = terms.with(&[
         (":after_died_at", &died_at),
         (":after_message_id", &message_id),
         (":after_sink", &sink),
         (":limit", &page.limit),
     ]);
-    all(tx, matching!("dead", "list"), &parameters, dead_letter)
+    all(tx, matching!("dead", "list"), &parameters)
 }
 
 pub(super) fn group(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
-    let terms = Terms::new(filter)?;
-    all(tx, matching!("dead", "group"), &terms.with(&[(":at_most", &MAX_DEAD_GROUPS)]), |row| {
-        Ok(DeadGroup {
-            sink: row.get("sink")?,
-            topic: row.get("topic")?,
-            reason: row.get("reason")?,
-            error_code: row.get("error_code")?,
-            count: row.get("letters")?,
-            first_died_at: time(row.get("first_died_at")?),
-            last_died_at: time(row.get("last_died_at")?),
-            error_message: row.get("error_message")?,
-        })
-    })
+    all(tx, matching!("dead", "group"), &Terms::new(filter).with(&[(":at_most", &MAX_DEAD_GROUPS)]))
 }
 
-pub(super) fn audit(tx: &Transaction<'_>, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-    all(tx, sql!("operate", "audit"), &[(":before", &before), (":limit", &limit)], |row| {
-        Ok(AuditRecord {
-            id: row.get("id")?,
-            at: time(row.get("at")?),
-            actor: row.get("actor")?,
-            db_user: None,
-            action: row.get("action")?,
-            detail: RawValue::from_string(row.get("detail")?).map_err(not_json)?,
-            affected: row.get("affected")?,
-        })
-    })
+/// A dead letter that was chosen to be changed.
+pub(super) struct Letter {
+    message_id: Uuid,
+    sink: String,
+    parked: bool,
 }
 
-fn dead_letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
-    Ok(DeadLetter {
-        message_id: row.get("message_id")?,
-        sink: row.get("sink")?,
-        died_at: time(row.get("died_at")?),
-        reason: row.get("reason")?,
-        error_code: row.get("error_code")?,
-        error_message: row.get("error_message")?,
-        attempt_no: row.get("attempt_no")?,
-        attempt_count: row.get("attempt_count")?,
-        parked: row.get("parked")?,
-        namespace: row.get("namespace")?,
-        topic: row.get("topic")?,
-        tenant_id: row.get("tenant_id")?,
-        lane: row.get("lane")?,
-        sequence_id: row.get("sequence_id")?,
-        occurred_at: time(row.get("occurred_at")?),
-        payload_size_bytes: row.get("payload_size_bytes")?,
-    })
+records! { Letter(row) { message_id, sink, parked } }
+
+/// The oldest dead letters of a kind.
+pub(super) fn choose(tx: &Transaction<'_>, filter: &DeadFilter, at_most: u32) -> Result<Vec<Letter>, Error> {
+    all(tx, matching!("dead", "choose"), &Terms::new(filter).with(&[(":at_most", &at_most)]))
+}
+
+pub(super) fn redrive(tx: &Transaction<'_>, letters: &[Letter], now: i64) -> Result<u64, Error> {
+    for letter in letters {
+        let back = if letter.parked { sql!("dead", "redrive_parked") } else { sql!("dead", "redrive") };
+        execute(tx, back, &[(":message_id", &letter.message_id), (":sink", &letter.sink), (":now", &now)])?;
+        forget(tx, letter)?;
+    }
+    Ok(letters.len() as u64)
+}
+
+pub(super) fn discard(tx: &Transaction<'_>, letters: &[Letter]) -> Result<u64, Error> {
+    for letter in letters {
+        if letter.parked {
+            execute(tx, sql!("complete", "end"), &[(":message_id", &letter.message_id), (":sink", &letter.sink)])?;
+        }
+        forget(tx, letter)?;
+    }
+    Ok(letters.len() as u64)
+}
+
+fn forget(tx: &Transaction<'_>, letter: &Letter) -> Result<(), Error> {
+    let which: [(&str, &dyn ToSql); 2] = [(":message_id", &letter.message_id), (":sink", &letter.sink)];
+    execute(tx, sql!("dead", "forget"), &which).map(drop)
+}
+
+/// Lets a parked lane go on without its dead head; whether it was parked.
+pub(super) fn skip(tx: &Transaction<'_>, sink: &str, lane: &str) -> Result<bool, Error> {
+    let head = value::<Uuid>(tx, sql!("dead", "dead_head"), &[(":sink", &sink), (":lane", &lane)])?;
+    let Some(head) = head else { return Ok(false) };
+    let which: [(&str, &dyn ToSql); 2] = [(":message_id", &head), (":sink", &sink)];
+    execute(tx, sql!("dead", "unpark"), &which)?;
+    execute(tx, sql!("complete", "end"), &which)?;
+    Ok(true)
 }

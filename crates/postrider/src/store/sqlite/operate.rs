@@ -1,89 +1,111 @@
-//! What an operator or a scheduler does to deliveries and history: repair, unclaim, redrive, discard, skip, replay, prune,
-//! and to sinks and routes. Called by the store and by `action.rs`, which writes down who wanted it; the transaction is
-//! theirs.
-
-use std::time::Duration;
+//! Carries out an operator's action in SQLite and writes it down, in one transaction: both commit or neither does. Called by
+//! the store. What is done to deliveries is in `dead.rs`, `pending.rs`, `lease.rs` and `prune.rs`; replays, sinks and routes
+//! are here.
 
 use rusqlite::{ToSql, Transaction};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::statement::{all, execute, first, micros, micros_of, sql, time};
-use super::{bury, input, waiting};
+use super::session::Session;
+use super::statement::{all, digits, execute, micros_of, sql, value};
+use super::{dead, input, lease, pending, prune};
+use crate::enqueue::{self, Enqueued};
 use crate::error::Error;
-use crate::inspect::ReplayCount;
-use crate::operate::{Done, Replay};
-use crate::store::{OnDead, Route};
-
-/// Messages or keys that go in one transaction of a prune.
-pub(super) const PRUNE_BATCH: usize = 1000;
-
-/// A negative limit is none.
-const NO_LIMIT: i64 = -1;
+use crate::inspect::{AuditRecord, ReplayCount};
+use crate::message::Message;
+use crate::operate::{Action, Done, MAX_PER_ACTION, Replay, check};
+use crate::store::row::{FromRow, Row, records, time};
+use crate::store::{OnDead, Pruned, Route};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// Ends leases that ran out, and those taken at least `claimed_ago` ago if that is given; how many.
-pub(super) fn end_stale_leases(
+/// Who acts when nobody is named: SQLite has no logins.
+const UNNAMED: &str = "local";
+
+pub(super) fn operate(session: &mut Session, actor: &str, action: &Action) -> Result<Done, Error> {
+    action.check(actor)?;
+    let detail = action.detail()?;
+    check_input(action)?;
+    session.write(|tx, now| {
+        let done = change(tx, actor, action, now)?;
+        let affected = i64::try_from(done.affected).unwrap_or(i64::MAX);
+        write_audit(tx, now, (actor, action.name(), &detail), affected)?;
+        Ok(done)
+    })
+}
+
+pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+    check::enqueue(actor, message)?;
+    let mut detail = check::enqueue_detail(message);
+    session.write(|tx, now| {
+        let enqueued = enqueue::rusqlite::enqueue(tx, message)?;
+        detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
+        let detail = Value::Object(detail).to_string();
+        write_audit(tx, now, (actor, check::ENQUEUE, &detail), enqueued.created.into())?;
+        Ok(enqueued)
+    })
+}
+
+/// What the house-keeping pruned, batch by batch: one entry after the last of them.
+pub(super) fn pruned(session: &mut Session, pruned: Pruned) -> Result<(), Error> {
+    let affected = i64::try_from(pruned.rest_deleted + pruned.dedupe_deleted).unwrap_or(i64::MAX);
+    if affected == 0 {
+        return Ok(());
+    }
+    let action = Action::Prune { older_than: None };
+    let detail = action.detail()?;
+    session.write(|tx, now| write_audit(tx, now, (UNNAMED, action.name(), &detail), affected))
+}
+
+fn write_audit(
     tx: &Transaction<'_>,
     now: i64,
-    batch_size: Option<u32>,
-    claimed_ago: Option<Duration>,
-) -> Result<u64, Error> {
-    let claimed_before = claimed_ago.map(|ago| now.saturating_sub(micros(ago)));
-    let batch_size = batch_size.map_or(NO_LIMIT, i64::from);
-    let which: [(&str, &dyn ToSql); 3] =
-        [(":now", &now), (":claimed_before", &claimed_before), (":batch_size", &batch_size)];
-    let stale = all(tx, sql!("lease", "stale"), &which, |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))?;
-    let mut ended = 0;
-    for (id, sink) in stale {
-        let settled = bury::settle(tx, id, &sink, None, now)?;
-        execute(tx, sql!("lease", "end"), &[(":message_id", &id), (":sink", &sink)])?;
-        ended += u64::from(settled.closed);
+    (actor, action, detail): (&str, &str, &str),
+    affected: i64,
+) -> Result<(), Error> {
+    let entry: [(&str, &dyn ToSql); 5] =
+        [(":now", &now), (":affected", &affected), (":actor", &actor), (":action", &action), (":detail", &detail)];
+    execute(tx, sql!("operate", "write_audit"), &entry).map(drop)
+}
+
+/// Refuses what PostgreSQL's functions refuse.
+fn check_input(action: &Action) -> Result<(), Error> {
+    match action {
+        Action::Skip { sink, lane } => input::lane(sink, lane),
+        Action::Pause { sink } | Action::Resume { sink } | Action::SetOnDead { sink, .. } => input::sink(sink),
+        Action::Replay(replay) => input::sink(&replay.sink),
+        Action::UnclaimStuck { older_than } => input::age(*older_than),
+        Action::Prune { older_than } => older_than.map_or(Ok(()), input::age),
+        Action::AddRoute { route } => input::route(route),
+        Action::Redrive { .. }
+        | Action::Discard { .. }
+        | Action::RetryNow { .. }
+        | Action::Cancel { .. }
+        | Action::RemoveRoute { .. } => Ok(()),
     }
-    Ok(ended)
 }
 
-/// A dead letter that was chosen to be changed.
-pub(super) struct Letter {
-    pub(super) message_id: Uuid,
-    pub(super) sink: String,
-    pub(super) parked: bool,
-}
-
-pub(super) fn redrive_letters(tx: &Transaction<'_>, letters: &[Letter], now: i64) -> Result<u64, Error> {
-    for letter in letters {
-        let back = if letter.parked { sql!("dead", "redrive_parked") } else { sql!("dead", "redrive") };
-        execute(tx, back, &[(":message_id", &letter.message_id), (":sink", &letter.sink), (":now", &now)])?;
-        forget(tx, letter)?;
-    }
-    Ok(letters.len() as u64)
-}
-
-pub(super) fn discard_letters(tx: &Transaction<'_>, letters: &[Letter]) -> Result<u64, Error> {
-    for letter in letters {
-        if letter.parked {
-            execute(tx, sql!("complete", "end"), &[(":message_id", &letter.message_id), (":sink", &letter.sink)])?;
+fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Result<Done, Error> {
+    let affected = match action {
+        Action::Redrive { which, at_most } => dead::redrive(tx, &dead::choose(tx, which, *at_most)?, now)?,
+        Action::Discard { which, at_most } => dead::discard(tx, &dead::choose(tx, which, *at_most)?)?,
+        Action::RetryNow { which, at_most } => pending::retry_now(tx, which, *at_most, now)?,
+        Action::Cancel { which, at_most } => pending::cancel(tx, actor, which, *at_most, now)?,
+        Action::Skip { sink, lane } => dead::skip(tx, sink, lane)?.into(),
+        Action::Replay(wanted) => return replay(tx, wanted, now),
+        Action::Pause { sink } => configure_sink(tx, sink, Some(true), None)?.into(),
+        Action::Resume { sink } => configure_sink(tx, sink, Some(false), None)?.into(),
+        Action::SetOnDead { sink, on_dead } => configure_sink(tx, sink, None, Some(*on_dead))?.into(),
+        Action::UnclaimStuck { older_than } => lease::end_stale(tx, now, None, Some(*older_than))?,
+        Action::Prune { older_than } => {
+            let batch_size = MAX_PER_ACTION as usize;
+            let (messages, _) = prune::prune_messages(tx, now, *older_than, Uuid::nil(), batch_size)?;
+            messages + prune::prune_dedupe(tx, now, batch_size)?
         }
-        forget(tx, letter)?;
-    }
-    Ok(letters.len() as u64)
-}
-
-fn forget(tx: &Transaction<'_>, letter: &Letter) -> Result<(), Error> {
-    let which: [(&str, &dyn ToSql); 2] = [(":message_id", &letter.message_id), (":sink", &letter.sink)];
-    execute(tx, sql!("dead", "forget"), &which)?;
-    Ok(())
-}
-
-/// Lets a parked lane go on without its dead head; whether it was parked.
-pub(super) fn skip(tx: &Transaction<'_>, sink: &str, lane: &str) -> Result<bool, Error> {
-    let head =
-        first(tx, sql!("dead", "dead_head"), &[(":sink", &sink), (":lane", &lane)], |row| row.get::<_, Uuid>(0))?;
-    let Some(head) = head else { return Ok(false) };
-    let which: [(&str, &dyn ToSql); 2] = [(":message_id", &head), (":sink", &sink)];
-    execute(tx, sql!("dead", "unpark"), &which)?;
-    execute(tx, sql!("complete", "end"), &which)?;
-    Ok(true)
+        Action::AddRoute { route } => change_route(tx, sql!("operate", "add_route"), route)?.into(),
+        Action::RemoveRoute { route } => change_route(tx, sql!("operate", "remove_route"), route)?.into(),
+    };
+    Ok(Done { affected, next: None, paced_until: None })
 }
 
 /// One step of a replay, at its rate: how many are pending again, and where the next step goes on if there may be more.
@@ -116,13 +138,15 @@ struct LookedAt {
     delivered: bool,
 }
 
+records! { LookedAt(row) { id, meant, delivered } }
+
 fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error> {
-    let message_ids = waiting::digits(replay.message_ids.as_ref())?;
+    let message_ids = digits(replay.message_ids.as_ref());
     let (id_from, id_before) = replay.ids();
     let span: [(&str, &dyn ToSql); 4] =
         [(":sink", &replay.sink), (":message_ids", &message_ids), (":id_from", &id_from), (":id_before", &id_before)];
     // Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
-    if replay.after.is_none() && first(tx, sql!("operate", "sink_is_known"), &span, |row| row.get(0))? != Some(true) {
+    if replay.after.is_none() && value(tx, sql!("operate", "sink_is_known"), &span)? != Some(true) {
         return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
     }
     let narrowed: [(&str, &dyn ToSql); 4] = [
@@ -131,39 +155,12 @@ fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error
         (":after", &replay.after),
         (":at_most", &replay.at_most),
     ];
-    all(tx, sql!("operate", "replay_candidates"), &[span, narrowed].concat(), |row| {
-        Ok(LookedAt { id: row.get(0)?, meant: row.get(1)?, delivered: row.get(2)? })
-    })
+    all(tx, sql!("operate", "replay_candidates"), &[span, narrowed].concat())
 }
 
 /// Where the next step goes on: if this one met its limit, there may be more.
 fn go_on(looked_at: &[LookedAt], replay: &Replay) -> Option<Uuid> {
     looked_at.last().map(|last| last.id).filter(|_| looked_at.len() >= replay.at_most as usize)
-}
-
-/// One batch of messages that are over, from `after` on: how many went, and the last one if there may be more.
-pub(super) fn prune_messages(
-    tx: &Transaction<'_>,
-    now: i64,
-    older_than: Option<Duration>,
-    after: Uuid,
-    batch_size: usize,
-) -> Result<(u64, Option<Uuid>), Error> {
-    let older_than = older_than.map(micros);
-    let which: [(&str, &dyn ToSql); 4] =
-        [(":now", &now), (":older_than_us", &older_than), (":after", &after), (":batch_size", &batch_size)];
-    let over = all(tx, sql!("prune", "candidates"), &which, |row| row.get::<_, Uuid>(0))?;
-    for id in &over {
-        execute(tx, sql!("prune", "message"), &[(":message_id", id)])?;
-        execute(tx, sql!("prune", "attempts"), &[(":message_id", id)])?;
-    }
-    let next = if over.len() < batch_size { None } else { over.last().copied() };
-    Ok((over.len() as u64, next))
-}
-
-/// One batch of dedupe keys past their window; how many went.
-pub(super) fn prune_dedupe(tx: &Transaction<'_>, now: i64, batch_size: usize) -> Result<u64, Error> {
-    Ok(execute(tx, sql!("prune", "dedupe"), &[(":now", &now), (":batch_size", &batch_size)])? as u64)
 }
 
 /// Pauses or resumes a sink, or says what a dead lane head does; whether that is new.
@@ -184,4 +181,8 @@ pub(super) fn change_route(tx: &Transaction<'_>, sql: &str, route: &Route) -> Re
     let which: [(&str, &dyn ToSql); 3] =
         [(":sink", &route.sink), (":topic", &route.topic), (":namespace", &route.namespace)];
     Ok(execute(tx, sql, &which)? > 0)
+}
+
+pub(super) fn audit(tx: &Transaction<'_>, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
+    all(tx, sql!("operate", "audit"), &[(":before", &before), (":limit", &limit)])
 }

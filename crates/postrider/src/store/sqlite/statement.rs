@@ -1,11 +1,13 @@
 //! How the statements of `sql/sqlite/statements` are run: prepared once a connection, with named parameters. Beside that
-//! the translation of times and of SQLite's values. No statement's text is here, and no rule.
+//! the translation of times and ids. No statement's text is here, and no rule.
 
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
+use rusqlite::{Connection, ToSql};
+use uuid::Uuid;
 
 use crate::error::Error;
+use crate::store::row::{Column, FromRow, Row};
 
 pub(crate) type Parameters<'a> = &'a [(&'a str, &'a dyn ToSql)];
 
@@ -31,35 +33,57 @@ pub(crate) fn execute(connection: &Connection, sql: &str, parameters: Parameters
 }
 
 /// The first row, if there is one.
-pub(crate) fn first<T>(
+pub(crate) fn first<T: FromRow>(
     connection: &Connection,
     sql: &str,
     parameters: Parameters<'_>,
-    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Option<T>, Error> {
-    Ok(connection.prepare_cached(sql)?.query_row(parameters, read).optional()?)
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(parameters)?;
+    rows.next()?.map(T::from_row).transpose()
 }
 
 /// Every row.
-pub(crate) fn all<T>(
+pub(crate) fn all<T: FromRow>(connection: &Connection, sql: &str, parameters: Parameters<'_>) -> Result<Vec<T>, Error> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(parameters)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(T::from_row(row)?);
+    }
+    Ok(all)
+}
+
+/// The first column of the first row, if there is one.
+pub(crate) fn value<T: Column>(
     connection: &Connection,
     sql: &str,
     parameters: Parameters<'_>,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, Error> {
+    Ok(first(connection, sql, parameters)?.map(|Value(value)| value))
+}
+
+/// The first column of every row.
+pub(crate) fn values<T: Column>(
+    connection: &Connection,
+    sql: &str,
+    parameters: Parameters<'_>,
 ) -> Result<Vec<T>, Error> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(parameters, read)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(all(connection, sql, parameters)?.into_iter().map(|Value(value)| value).collect())
+}
+
+/// The first column of a row.
+struct Value<T>(T);
+
+impl<T: Column> FromRow for Value<T> {
+    fn from_row(row: &impl Row) -> Result<Self, Error> {
+        row.at(0).map(Self)
+    }
 }
 
 /// SQLite's clock, in microseconds since 1970.
 pub(crate) fn now(connection: &Connection) -> Result<i64, Error> {
     Ok(connection.prepare_cached(sql!("watch", "clock"))?.query_row([], |row| row.get(0))?)
-}
-
-pub(super) fn time(micros: i64) -> SystemTime {
-    let distance = Duration::from_micros(micros.unsigned_abs());
-    if micros < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
 }
 
 /// For a time that a caller gave; what is before or after every possible message becomes the first or last moment.
@@ -74,7 +98,8 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What a destination said may hold NUL, which ends a text for SQLite's functions; an outcome must not be lost over it.
-pub(super) fn text(said: Option<&str>) -> Option<String> {
-    said.map(|said| said.replace('\0', "\u{fffd}"))
+/// Ids as the statements take them: a JSON array of 32 hexadecimal digits each.
+pub(super) fn digits(ids: Option<&Vec<Uuid>>) -> Option<String> {
+    let digits = |id: &Uuid| serde_json::Value::String(id.simple().to_string());
+    ids.map(|ids| serde_json::Value::Array(ids.iter().map(digits).collect()).to_string())
 }

@@ -1,26 +1,22 @@
-//! What relays report and measure in SQLite, and the facts that explain a message. Called by the store's traits, one
-//! function for each method.
+//! What relays report and measure in SQLite. Called by the store's traits, one function for each method.
 //!
 //! A sample is read without the write lock, for it reads the whole queue, and written in a moment if nobody else has
 //! measured meanwhile. It ends `sample_lag_seconds` ago: an attempt has its time a moment before its transaction commits,
 //! and must not fall between two samples. The same moment is what a caller may be early by.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use rusqlite::{Row, ToSql, Transaction};
-use uuid::Uuid;
+use rusqlite::{ToSql, Transaction};
 
 use super::SqliteStore;
-use super::inspect::show;
 use super::session::Session;
-use super::statement::{all, execute, first, micros, sql, time};
+use super::statement::{all, execute, first, micros, micros_of, sql, value};
 use crate::error::Error;
-use crate::explain::{self, Facts, LaneHead};
-use crate::inspect::{Explanation, RelayRecord, RelayReport, Sample};
+use crate::inspect::{FutureTimes, LONGEST_LEASE, RelayRecord, RelayReport, Sample};
+use crate::store::row::{FromRow, Row, records};
 
 /// Samples past their retention that go with one measurement, at most.
 const PRUNE_BATCH: u32 = 1_000;
-const MICROS_PER_SECOND: f64 = 1e6;
 
 pub(super) fn report(session: &mut Session, report: &RelayReport) -> Result<(), Error> {
     // Names, numbers and durations: nothing in it can fail to be JSON.
@@ -34,31 +30,39 @@ pub(super) fn report(session: &mut Session, report: &RelayReport) -> Result<(), 
             (":version", &report.version),
             (":sinks", &sinks),
         ];
-        execute(tx, sql!("watch", "report"), &said)?;
-        Ok(())
+        execute(tx, sql!("watch", "report"), &said).map(drop)
     })
 }
 
 pub(super) fn sign_off(session: &mut Session, worker_id: &str) -> Result<(), Error> {
-    session.write(|tx, _| {
-        execute(tx, sql!("watch", "sign_off"), &[(":worker_id", &worker_id)])?;
-        Ok(())
-    })
+    session.write(|tx, _| execute(tx, sql!("watch", "sign_off"), &[(":worker_id", &worker_id)]).map(drop))
 }
 
 /// What was read, to be written if `last_at` is still the last.
 struct Measurement {
     last_at: Option<i64>,
     at: i64,
-    seconds: f64,
     lines: Vec<Line>,
 }
 
 /// One sink of a sample, and when its last success and failure were.
 struct Line {
     sample: Sample,
-    last_success_at: Option<i64>,
-    last_error_at: Option<i64>,
+    last_success_at: Option<SystemTime>,
+    last_error_at: Option<SystemTime>,
+}
+
+/// When samples are taken, in microseconds.
+struct Times {
+    last_at: Option<i64>,
+    every_us: i64,
+    lag_us: i64,
+    reach_us: i64,
+}
+
+records! {
+    Line(row) { sample: Sample::from_row(row)?, last_success_at, last_error_at }
+    Times(row) { last_at, every_us, lag_us, reach_us }
 }
 
 pub(super) async fn measure(store: &SqliteStore) -> Result<bool, Error> {
@@ -69,30 +73,20 @@ pub(super) async fn measure(store: &SqliteStore) -> Result<bool, Error> {
 
 /// `None`: it is too early.
 fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
-    let times = |row: &Row<'_>| {
-        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
-    };
-    let Some((last_at, every, lag, reach)) = first(tx, sql!("watch", "sample_times"), &[(":now", &now)], times)? else {
-        return Ok(None);
-    };
-    let at = now - lag;
-    if last_at.is_some_and(|last| last > at - (every - lag)) {
+    let times = first::<Times>(tx, sql!("watch", "sample_times"), &[(":now", &now)])?;
+    let Some(Times { last_at, every_us, lag_us, reach_us }) = times else { return Ok(None) };
+    let at = now - lag_us;
+    if last_at.is_some_and(|last| last > at - (every_us - lag_us)) {
         return Ok(None);
     }
-    let from = last_at.map_or(at - reach, |last| last.max(at - reach));
-    let lines = all(tx, sql!("watch", "measure"), &[(":from", &from), (":to", &at)], |row| {
-        Ok(Line {
-            sample: sample(row, at, 0.0)?,
-            last_success_at: row.get("last_success_at")?,
-            last_error_at: row.get("last_error_at")?,
-        })
-    })?;
-    Ok(Some(Measurement { last_at, at, seconds: in_seconds(at - from), lines }))
+    let from = last_at.map_or(at - reach_us, |last| last.max(at - reach_us));
+    let lines = all(tx, sql!("watch", "measure"), &[(":from", &from), (":to", &at)])?;
+    Ok(Some(Measurement { last_at, at, lines }))
 }
 
 /// False: somebody else measured while this one was reading.
 fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Result<bool, Error> {
-    let last_at: Option<i64> = first(tx, sql!("watch", "last_sample"), &[(":now", &now)], |row| row.get(0))?.flatten();
+    let last_at: Option<i64> = value(tx, sql!("watch", "last_sample"), &[(":now", &now)])?.flatten();
     if last_at != measurement.last_at {
         return Ok(false);
     }
@@ -101,7 +95,7 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
         let line: [(&str, &dyn ToSql); 18] = [
             (":at", &measurement.at),
             (":sink", &sample.sink),
-            (":seconds", &measurement.seconds),
+            (":seconds", &sample.seconds),
             (":pending", &sample.pending),
             (":due", &sample.due),
             (":leased", &sample.leased),
@@ -115,8 +109,8 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
             (":zombie_requeue", zombie_requeue),
             (":latency_p50_ms", &sample.latency_p50_ms),
             (":latency_p99_ms", &sample.latency_p99_ms),
-            (":last_success_at", last_success_at),
-            (":last_error_at", last_error_at),
+            (":last_success_at", &last_success_at.map(micros_of)),
+            (":last_error_at", &last_error_at.map(micros_of)),
         ];
         execute(tx, sql!("watch", "add_sample"), &line)?;
     }
@@ -129,71 +123,15 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
 }
 
 pub(super) fn samples(tx: &Transaction<'_>, now: i64, within: Duration) -> Result<Vec<Sample>, Error> {
-    let since = now.saturating_sub(micros(within));
-    all(tx, sql!("watch", "samples"), &[(":since", &since)], |row| sample(row, row.get("at")?, row.get("seconds")?))
-}
-
-fn sample(row: &Row<'_>, at: i64, seconds: f64) -> rusqlite::Result<Sample> {
-    Ok(Sample {
-        at: time(at),
-        seconds,
-        sink: row.get("sink")?,
-        pending: row.get("pending")?,
-        due: row.get("due")?,
-        leased: row.get("leased")?,
-        expired: row.get("expired")?,
-        dead: row.get("dead")?,
-        parked_lanes: row.get("parked_lanes")?,
-        oldest_due_age_seconds: row.get("oldest_due_age_seconds")?,
-        attempts: [row.get("dispatched")?, row.get("retryable")?, row.get("failed")?, row.get("zombie_requeue")?],
-        latency_p50_ms: row.get("latency_p50_ms")?,
-        latency_p99_ms: row.get("latency_p99_ms")?,
-    })
+    all(tx, sql!("watch", "samples"), &[(":since", &now.saturating_sub(micros(within)))])
 }
 
 pub(super) fn relays(tx: &Transaction<'_>) -> Result<Vec<RelayRecord>, Error> {
-    all(tx, sql!("watch", "relays"), &[], |row| {
-        Ok(RelayRecord {
-            report: RelayReport {
-                worker_id: row.get("worker_id")?,
-                version: row.get("version")?,
-                every: Duration::try_from_secs_f64(row.get("every_seconds")?).unwrap_or_default(),
-                sinks: RelayReport::sinks_from(&row.get::<_, String>("sinks")?),
-            },
-            started_at: time(row.get("started_at")?),
-            reported_at: time(row.get("reported_at")?),
-            silent: row.get("silent")?,
-        })
-    })
+    all(tx, sql!("watch", "relays"), &[])
 }
 
-pub(super) fn explain(tx: &Transaction<'_>, now: i64, message_id: Uuid) -> Result<Option<Explanation>, Error> {
-    let Some(detail) = show(tx, message_id)? else { return Ok(None) };
-    let paused = all(tx, sql!("list", "paused_sinks"), &[], |row| row.get(0))?;
-    let mut heads = Vec::new();
-    for delivery in detail.deliveries.iter().filter(|_| detail.lane.is_some()) {
-        let which: [(&str, &dyn ToSql); 2] = [(":sink", &delivery.sink), (":lane", &detail.lane)];
-        heads.extend(first(tx, sql!("list", "lane_head"), &which, lane_head)?);
-    }
-    let relays = relays(tx)?;
-    Ok(Some(explain::explain(&Facts { now: time(now), detail, paused, heads, relays })))
-}
-
-fn lane_head(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
-    Ok(LaneHead {
-        sink: row.get("sink")?,
-        message_id: row.get("message_id")?,
-        sequence_id: row.get("sequence_id")?,
-        due_at: row.get::<_, Option<i64>>("due_at")?.map(time),
-        claimed_by: row.get("claimed_by")?,
-        lease_expires_at: row.get::<_, Option<i64>>("lease_expires_at")?.map(time),
-        error_code: row.get("error_code")?,
-        error_message: row.get("error_message")?,
-    })
-}
-
-fn in_seconds(micros: i64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "an interval of at most hours")]
-    let micros = micros as f64;
-    micros / MICROS_PER_SECOND
+pub(super) fn future_times(tx: &Transaction<'_>, tolerance: Duration, now: i64) -> Result<FutureTimes, Error> {
+    let latest = now.saturating_add(micros(tolerance));
+    let limits: [(&str, &dyn ToSql); 2] = [(":latest", &latest), (":longest_us", &micros(LONGEST_LEASE))];
+    Ok(first(tx, sql!("watch", "future_times"), &limits)?.unwrap_or_default())
 }

@@ -1,16 +1,18 @@
-//! Looks through the messages and lanes of an outbox in SQLite, page by page and never at more than a bounded number.
-//! Called by the store's `Inspect`, on the reader's connection. Nothing here writes.
+//! What people ask about messages and lanes of an outbox in SQLite: found page by page and never at more than a bounded number,
+//! shown, explained. Called by `inspect.rs`, on the reader's connection. Nothing here writes.
 
-use rusqlite::{Row, ToSql, Transaction};
+use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::inspect::deliveries;
-use super::statement::{all, first, sql, time};
+use super::statement::{all, first, sql, value, values};
+use super::watch;
 use crate::error::Error;
+use crate::explain::{self, Facts};
 use crate::inspect::{
-    LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT,
-    MAX_NAMED, MAX_PAGE, MessageSummary, Named, Page, just_after,
+    DeliveryRecord, Entry, Explanation, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT,
+    MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, just_after,
 };
+use crate::store::row::{FromRow as _, Row, time};
 
 pub(super) fn list(tx: &Transaction<'_>, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
     let range = filter.ids();
@@ -49,18 +51,12 @@ fn named(
         (":id_before", &id_before),
         (":limit", &MAX_NAMED),
     ];
-    let mut ids: Vec<Uuid> = all(tx, sql!("list", "find_open_ids"), &open, |row| row.get(0))?;
+    let mut ids: Vec<Uuid> = values(tx, sql!("list", "find_open_ids"), &open)?;
     let history: [(&str, &dyn ToSql); 3] =
         [(":id_from", &id_from), (":id_before", &id_before), (":look_at", &MAX_IDS_LOOKED_AT)];
-    let mut statement = tx.prepare_cached(sql!("list", "ids"))?;
-    let mut rows = statement.query(&history[..])?;
-    let (mut looked_at, mut last) = (0, None);
-    while let Some(row) = rows.next()? {
-        let id: Uuid = row.get(0)?;
-        ids.extend(tail.ends(id).then_some(id));
-        (looked_at, last) = (looked_at + 1, Some(id));
-    }
-    let look_on = last.filter(|_| looked_at >= MAX_IDS_LOOKED_AT);
+    let looked_at: Vec<Uuid> = values(tx, sql!("list", "ids"), &history)?;
+    let look_on = looked_at.last().copied().filter(|_| looked_at.len() >= MAX_IDS_LOOKED_AT as usize);
+    ids.extend(looked_at.into_iter().filter(|id| tail.ends(*id)));
     Ok(Some(Named { ids: newest_first(ids), look_on }))
 }
 
@@ -72,7 +68,7 @@ fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<
     let in_topic = |namespace: &str, topic: &str| {
         let which: [(&str, &dyn ToSql); 4] =
             [(":namespace", &namespace), (":topic", &topic), (":tenant", &tenant), (":dedupe_key", &key)];
-        all(tx, sql!("list", "find_key"), &which, |row| row.get::<_, Uuid>(0))
+        values::<Uuid>(tx, sql!("list", "find_key"), &which)
     };
     let topic = filter.one_topic();
     if let (Some(namespace), Some(topic)) = (&filter.namespace, topic) {
@@ -82,10 +78,8 @@ fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<
     let mut pair = (filter.namespace.clone().unwrap_or_default(), String::new());
     for _ in 0..=MAX_KEY_TOPICS {
         let after: [(&str, &dyn ToSql); 2] = [(":namespace", &pair.0), (":topic", &pair.1)];
-        let next = first(tx, sql!("list", "next_key_topic"), &after, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        match next
-            .filter(|(namespace, _): &(String, String)| filter.namespace.as_ref().is_none_or(|own| own == namespace))
-        {
+        let next = first::<(String, String)>(tx, sql!("list", "next_key_topic"), &after)?;
+        match next.filter(|(namespace, _)| filter.namespace.as_ref().is_none_or(|own| own == namespace)) {
             None => return Ok(found),
             Some(next) => pair = next,
         }
@@ -124,7 +118,7 @@ fn list_between(
     };
     let deliveries: Vec<(&str, &dyn ToSql)> =
         messages.into_iter().chain([(":state", &state as &dyn ToSql), (":sink", &filter.sink)]).collect();
-    page(tx, statement, &deliveries, filter.limit, |row| Ok(vec![line_of_delivery(row)?]))
+    page(tx, statement, &deliveries, filter.limit, |row| Ok(vec![MessageSummary::from_row(row)?]))
 }
 
 /// Reads until the page is full or enough was looked at. It ends between two messages.
@@ -133,7 +127,7 @@ fn page(
     sql: &str,
     parameters: &[(&str, &dyn ToSql)],
     limit: u32,
-    mut lines: impl FnMut(&Row<'_>) -> Result<Vec<MessageSummary>, Error>,
+    mut lines: impl FnMut(&rusqlite::Row<'_>) -> Result<Vec<MessageSummary>, Error>,
 ) -> Result<Page<MessageSummary>, Error> {
     let limit = limit.clamp(1, MAX_PAGE);
     let mut statement = tx.prepare_cached(sql)?;
@@ -141,7 +135,7 @@ fn page(
     let mut items = Vec::new();
     let (mut looked_at, mut last) = (0, None);
     while let Some(row) = rows.next()? {
-        let id: Uuid = row.get("id")?;
+        let id: Uuid = row.get("message_id")?;
         if last != Some(id) {
             if items.len() >= limit as usize {
                 break;
@@ -159,23 +153,13 @@ fn page(
     Ok(Page::of(items, limit, None))
 }
 
-fn line_of_delivery(row: &Row<'_>) -> rusqlite::Result<MessageSummary> {
-    Ok(MessageSummary {
-        sink: row.get("sink")?,
-        state: row.get("state")?,
-        attempt_no: row.get("attempt_no")?,
-        due_at: row.get::<_, Option<i64>>("due_at")?.map(time),
-        ..delivered(row)?
-    })
-}
-
 /// A line for each sink that still has to do with it; one if nothing is left to deliver.
-fn lines_of_message(tx: &Transaction<'_>, row: &Row<'_>, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
-    let message = delivered(row)?;
+fn lines_of_message(tx: &Transaction<'_>, row: &impl Row, filter: &ListFilter) -> Result<Vec<MessageSummary>, Error> {
+    let message = MessageSummary::from_row(row)?;
     let open = deliveries(tx, message.message_id)?;
     if open.is_empty() {
         let which: [(&str, &dyn ToSql); 2] = [(":message_id", &message.message_id), (":sink", &filter.sink)];
-        let ended: Option<String> = first(tx, sql!("list", "how_it_ended"), &which, |row| row.get(0))?;
+        let ended: Option<String> = value(tx, sql!("list", "how_it_ended"), &which)?;
         let asked = ended.filter(|ended| filter.state.is_none_or(|state| state.as_str() == ended));
         return Ok(asked.into_iter().map(|state| MessageSummary { state, ..message.clone() }).collect());
     }
@@ -193,22 +177,6 @@ fn lines_of_message(tx: &Transaction<'_>, row: &Row<'_>, filter: &ListFilter) ->
     Ok(lines.collect())
 }
 
-/// A message that was delivered everywhere, unless more is known about it: how it ended, or who still has it.
-fn delivered(row: &Row<'_>) -> rusqlite::Result<MessageSummary> {
-    Ok(MessageSummary {
-        message_id: row.get("id")?,
-        enqueued_at: time(row.get("enqueued_at")?),
-        namespace: row.get("namespace")?,
-        topic: row.get("topic")?,
-        lane: row.get("lane")?,
-        sequence_id: row.get("sequence_id")?,
-        sink: None,
-        state: ListState::Delivered.as_str().to_owned(),
-        attempt_no: None,
-        due_at: None,
-    })
-}
-
 pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
     let which: [(&str, &dyn ToSql); 4] = [
         (":sink", &filter.sink),
@@ -216,18 +184,36 @@ pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter) -> Result<Vec<Lan
         (":state", &filter.state.map(LaneState::as_str)),
         (":limit", &filter.limit.min(MAX_PAGE)),
     ];
-    all(tx, sql!("list", "lanes"), &which, |row| {
-        Ok(LaneStatus {
-            sink: row.get("sink")?,
-            lane: row.get("lane")?,
-            state: LaneState::from_word(&row.get::<_, String>("state")?),
-            depth: row.get("depth")?,
-            head_sequence_id: row.get("head_sequence_id")?,
-            head_message_id: row.get("head_message_id")?,
-            head_due_at: row.get::<_, Option<i64>>("head_due_at")?.map(time),
-            head_attempt_count: row.get("head_attempt_count")?,
-            head_error_code: row.get("head_error_code")?,
-            head_error_message: row.get("head_error_message")?,
-        })
-    })
+    all(tx, sql!("list", "lanes"), &which)
+}
+
+pub(super) fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
+    let id: [(&str, &dyn ToSql); 1] = [(":message_id", &message_id)];
+    let Some(detail) = first(tx, sql!("list", "message"), &id)? else { return Ok(None) };
+    let attempts = all(tx, sql!("list", "attempts"), &id)?;
+    Ok(Some(MessageDetail { deliveries: deliveries(tx, message_id)?, attempts, ..detail }))
+}
+
+fn deliveries(tx: &Transaction<'_>, message_id: Uuid) -> Result<Vec<DeliveryRecord>, Error> {
+    all(tx, sql!("list", "deliveries"), &[(":message_id", &message_id)])
+}
+
+pub(super) fn entries(tx: &Transaction<'_>, message_ids: &[Uuid]) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::with_capacity(message_ids.len());
+    for message_id in message_ids {
+        entries.extend(all::<Entry>(tx, sql!("list", "entries"), &[(":message_id", message_id)])?);
+    }
+    Ok(entries)
+}
+
+pub(super) fn explain(tx: &Transaction<'_>, now: i64, message_id: Uuid) -> Result<Option<Explanation>, Error> {
+    let Some(detail) = show(tx, message_id)? else { return Ok(None) };
+    let paused = values(tx, sql!("list", "paused_sinks"), &[])?;
+    let mut heads = Vec::new();
+    for delivery in detail.deliveries.iter().filter(|_| detail.lane.is_some()) {
+        let which: [(&str, &dyn ToSql); 2] = [(":sink", &delivery.sink), (":lane", &detail.lane)];
+        heads.extend(first(tx, sql!("list", "lane_head"), &which)?);
+    }
+    let relays = watch::relays(tx)?;
+    Ok(Some(explain::explain(&Facts { now: time(now), detail, paused, heads, relays })))
 }

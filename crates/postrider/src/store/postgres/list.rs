@@ -1,0 +1,144 @@
+//! What people ask about messages and lanes of an outbox in PostgreSQL: found page by page and never at more than a bounded
+//! number, shown, explained. Called by `inspect.rs`. The filters are SQL's, in `find_messages.sql`, `find_ids.sql` and
+//! `find_keys.sql`.
+
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::statement::{Answer, Parameter, int, sql};
+use super::{PostgresStore, watch};
+use crate::error::Error;
+use crate::explain::{self, Facts};
+use crate::inspect::{
+    Explanation, Inspect as _, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT,
+    MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, just_after,
+};
+use crate::store::row::{FromRow as _, Row as _};
+
+pub(super) async fn list(store: &PostgresStore, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
+    let range = filter.ids();
+    let Some(Named { ids, look_on }) = named(store, filter, range).await? else {
+        return list_between(store, filter, range).await;
+    };
+    let mut found = Vec::new();
+    for id in &ids {
+        found.extend(list_between(store, filter, (*id, just_after(*id))).await?.items);
+    }
+    Ok(Page::of_named(found, ids.len(), look_on))
+}
+
+/// The messages that are named by the end of their id or by a dedupe key, newest first, and where the looking ended;
+/// `None`: the filter names none.
+async fn named(
+    store: &PostgresStore,
+    filter: &ListFilter,
+    (id_from, id_before): (Uuid, Uuid),
+) -> Result<Option<Named>, Error> {
+    let meant =
+        |id: &Uuid| (id_from..id_before).contains(id) && filter.id_tail.as_ref().is_none_or(|tail| tail.ends(*id));
+    if let Some(key) = &filter.dedupe_key {
+        let mut ids = with_key(store, filter, key).await?;
+        ids.retain(meant);
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        ids.truncate(MAX_NAMED as usize);
+        return Ok(Some(Named { ids, look_on: None }));
+    }
+    let Some(tail) = &filter.id_tail else { return Ok(None) };
+    if let Some(id) = tail.whole() {
+        return Ok(Some(Named { ids: vec![id].into_iter().filter(meant).collect(), look_on: None }));
+    }
+    let answer = store
+        .ask(
+            sql!("list", "ids"),
+            &[
+                (&tail.digits(), Type::TEXT),
+                (&id_from, Type::UUID),
+                (&id_before, Type::UUID),
+                (&int(MAX_NAMED), Type::INT4),
+                (&int(MAX_IDS_LOOKED_AT), Type::INT4),
+            ],
+        )
+        .await?;
+    let ids = answer.values::<Option<Uuid>>()?.into_iter().flatten().collect();
+    Ok(Some(Named { ids, look_on: look_on(&answer)? }))
+}
+
+async fn with_key(store: &PostgresStore, filter: &ListFilter, key: &str) -> Result<Vec<Uuid>, Error> {
+    let which: [Parameter<'_>; 4] = [
+        (&key, Type::TEXT),
+        (&filter.namespace, Type::TEXT),
+        (&filter.one_topic(), Type::TEXT),
+        (&int(MAX_KEY_TOPICS), Type::INT4),
+    ];
+    store.ask(sql!("list", "keys"), &which).await?.values()
+}
+
+async fn list_between(
+    store: &PostgresStore,
+    filter: &ListFilter,
+    (id_from, id_before): (Uuid, Uuid),
+) -> Result<Page<MessageSummary>, Error> {
+    let limit = filter.limit.clamp(1, MAX_PAGE);
+    let answer = store
+        .ask(
+            sql!("list", "messages"),
+            &[
+                (&filter.state.map(ListState::as_str), Type::TEXT),
+                (&filter.namespace, Type::TEXT),
+                (&filter.topic, Type::TEXT),
+                (&filter.tenant_id, Type::UUID),
+                (&filter.lane, Type::TEXT),
+                (&filter.sink, Type::TEXT),
+                (&id_from, Type::UUID),
+                (&id_before, Type::UUID),
+                (&int(limit), Type::INT4),
+                (&int(MAX_LOOKED_AT), Type::INT4),
+            ],
+        )
+        .await?;
+    // The row without a message, if there is one, is the last.
+    let look_on = look_on(&answer)?;
+    let lines = if look_on.is_some() { &answer[..answer.len() - 1] } else { &answer[..] };
+    let items = lines.iter().map(MessageSummary::from_row).collect::<Result<Vec<_>, _>>()?;
+    Ok(Page::of(items, limit, look_on))
+}
+
+/// Where the next page goes on, if this one did not see all: the last row says so.
+fn look_on(answer: &Answer) -> Result<Option<Uuid>, Error> {
+    Ok(answer.last().map(|row| row.read("look_on")).transpose()?.flatten())
+}
+
+pub(super) async fn lanes(store: &PostgresStore, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+    let which: [Parameter<'_>; 4] = [
+        (&filter.sink, Type::TEXT),
+        (&filter.lane, Type::TEXT),
+        (&filter.state.map(LaneState::as_str), Type::TEXT),
+        (&i64::from(filter.limit.min(MAX_PAGE)), Type::INT8),
+    ];
+    store.ask(sql!("list", "lanes"), &which).await?.all()
+}
+
+pub(super) async fn show(store: &PostgresStore, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
+    let id: [Parameter<'_>; 1] = [(&message_id, Type::UUID)];
+    let Some(detail) = store.ask(sql!("list", "message"), &id).await?.one()? else { return Ok(None) };
+    let deliveries = store.ask(sql!("list", "deliveries"), &id).await?.all()?;
+    let attempts = store.ask(sql!("list", "attempts"), &id).await?.all()?;
+    Ok(Some(MessageDetail { deliveries, attempts, ..detail }))
+}
+
+/// The facts are asked for one after the other; what changes in between is told as it was at some moment of it.
+pub(super) async fn explain(store: &PostgresStore, message_id: Uuid) -> Result<Option<Explanation>, Error> {
+    let Some(detail) = show(store, message_id).await? else { return Ok(None) };
+    let paused = store.ask(sql!("list", "paused_sinks"), &[]).await?.values()?;
+    let sinks: Vec<&str> = detail.deliveries.iter().map(|delivery| delivery.sink.as_str()).collect();
+    let heads = match &detail.lane {
+        Some(lane) => {
+            let which = [(&sinks as _, Type::TEXT_ARRAY), (lane as _, Type::TEXT)];
+            store.ask(sql!("list", "lane_heads"), &which).await?.all()?
+        }
+        None => Vec::new(),
+    };
+    let relays = watch::relays(store).await?;
+    let now = store.now().await?;
+    Ok(Some(explain::explain(&Facts { now, detail, paused, heads, relays })))
+}
