@@ -1,6 +1,6 @@
-//! Gathers outcomes for a few milliseconds and records them together: one round trip for as many as there are. Messages
-//! to be handed back go the same way. What the store does not take has lost its lease: that is logged, once a batch,
-//! and nothing more is done about it. Ends when everything that could still end has.
+//! Gathers outcomes for a few milliseconds and records them in one round trip. Messages to release go the same way. What
+//! the store does not accept has lost its lease: that is logged once a batch, and nothing more is done. Ends when
+//! everything that could still end has ended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,57 +12,225 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
-use crate::leases::Held;
-use crate::relay::{Shared, Trouble};
+use crate::clock::Clock;
+use crate::lease::LeasedMessage;
+use crate::memory_budget::MemoryBudget;
+use crate::options::RelayOptions;
+use crate::stats::Stats;
+use crate::store_client::{StoreClient, StoreError};
+use crate::telemetry::Telemetry;
 
 /// Most outcomes of one statement.
 const MAX_OUTCOMES: usize = 2_000;
 /// Between two tries to record while the store is away.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// Evens out bursts; the memory budget bounds the messages.
+const CHANNEL_CAPACITY: usize = 4_096;
 
-/// What became of a held message.
-pub(crate) enum Ended {
-    /// It was tried.
-    Outcome(Held, Completion),
-    /// It was not: hand it back.
-    Unsent(Held),
-    /// Its lease could not be kept. Others have it, or will.
-    Lost(Held),
+/// What to do with a message that the relay is done with.
+pub(crate) enum Disposition {
+    /// Record its outcome.
+    Complete(LeasedMessage, Completion),
+    /// Hand it back unsent.
+    Release(LeasedMessage),
+    /// Nothing: its lease could not be kept, and others have it, or will.
+    Lost(LeasedMessage),
 }
 
-/// Runs until `all_ended` and the inbox is empty.
-pub(crate) async fn run(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Ended>, all_ended: CancellationToken) {
-    loop {
-        let first = tokio::select! {
-            biased;
-            first = inbox.recv() => first,
-            () = all_ended.cancelled(), if !inbox.is_closed() => {
-                inbox.close();
-                continue;
-            }
-        };
-        let Some(first) = first else { return };
-        let mut gathered = vec![first];
-        let flush_at = shared.clock.now() + shared.options.complete_gather;
+#[derive(Clone)]
+pub(crate) struct CompleterHandle(mpsc::Sender<Disposition>);
+
+impl CompleterHandle {
+    pub(crate) async fn send(&self, disposition: Disposition) {
+        // The completer outlives every sender, unless the whole relay is dropped.
+        let _sent = self.0.send(disposition).await;
+    }
+
+    pub(crate) async fn release(&self, messages: impl IntoIterator<Item = LeasedMessage>) {
+        for message in messages {
+            self.send(Disposition::Release(message)).await;
+        }
+    }
+}
+
+pub(crate) fn channel() -> (CompleterHandle, mpsc::Receiver<Disposition>) {
+    let (sender, inbox) = mpsc::channel(CHANNEL_CAPACITY);
+    (CompleterHandle(sender), inbox)
+}
+
+pub(crate) struct Completer {
+    pub(crate) store: Arc<StoreClient>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Arc<RelayOptions>,
+    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) telemetry: Telemetry,
+    /// Cancelled when the grace period of a shutdown is over.
+    pub(crate) cut_short: CancellationToken,
+}
+
+impl Completer {
+    /// Runs until `all_ended` is cancelled and the inbox is empty.
+    pub(crate) async fn run(self, mut inbox: mpsc::Receiver<Disposition>, all_ended: CancellationToken) {
         loop {
-            // All that is held is in our hands: nothing more can come.
-            if gathered.len() >= MAX_OUTCOMES || gathered.len() >= shared.room.held() {
-                break;
-            }
+            let first = tokio::select! {
+                biased;
+                first = inbox.recv() => first,
+                () = all_ended.cancelled(), if !inbox.is_closed() => {
+                    inbox.close();
+                    continue;
+                }
+            };
+            let Some(first) = first else { return };
+            let gathered = self.gather(first, &mut inbox).await;
+            self.record(gathered).await;
+        }
+    }
+
+    async fn gather(&self, first: Disposition, inbox: &mut mpsc::Receiver<Disposition>) -> Vec<Disposition> {
+        let mut gathered = vec![first];
+        let flush_at = self.clock.now() + self.options.complete_gather;
+        // When everything in memory is gathered, nothing more can come.
+        while gathered.len() < MAX_OUTCOMES.min(self.memory.held()) {
             tokio::select! {
                 biased;
                 next = inbox.recv() => match next {
                     Some(next) => gathered.push(next),
                     None => break,
                 },
-                () = shared.clock.sleep_until(flush_at) => break,
+                () = self.clock.sleep_until(flush_at) => break,
             }
         }
-        record(&shared, gathered).await;
+        gathered
+    }
+
+    async fn record(&self, gathered: Vec<Disposition>) {
+        let (mut outcomes, mut unsent, mut losses) = (Vec::new(), Vec::new(), Losses::default());
+        for disposition in gathered {
+            match disposition {
+                Disposition::Complete(message, completion) => outcomes.push((message, completion)),
+                Disposition::Release(message) => unsent.push(message),
+                Disposition::Lost(message) => losses.add(message.message.message_id),
+            }
+        }
+        if !outcomes.is_empty() {
+            self.complete(outcomes, &mut losses).await;
+        }
+        if !unsent.is_empty() {
+            self.release(unsent, &mut losses).await;
+        }
+        if losses.count > 0 {
+            self.stats.lost(losses.count);
+            self.telemetry.lost_leases(losses.count);
+            losses.log();
+        }
+    }
+
+    /// Tries until the store answers, or for as long as a lease lasts; after that another relay has the messages.
+    async fn complete(&self, outcomes: Vec<(LeasedMessage, Completion)>, losses: &mut Losses) {
+        let give_up_at = self.clock.now() + self.options.lease;
+        let mut parts = vec![outcomes];
+        while let Some(part) = parts.pop() {
+            let (messages, completions): (Vec<LeasedMessage>, Vec<Completion>) = part.into_iter().unzip();
+            let worker_id = &self.options.worker_id;
+            let answer = self.store.ask("record outcomes", |store| store.complete(worker_id, &completions)).await;
+            let error = match answer {
+                Ok(completed) => {
+                    self.completed(messages, &completions, &completed, losses);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let refused = matches!(&error, StoreError::Failed(postrider::Error::Refused { .. }));
+            // The answer may be lost, not the statement: then the next try finds these messages gone.
+            losses.unsure |= !refused;
+            let too_late = self.clock.now() >= give_up_at || self.cut_short.is_cancelled();
+            if too_late || (refused && completions.len() == 1) {
+                if refused {
+                    error!(message_id = %completions[0].message_id, "the store refused this outcome; the message is tried again when its lease ends");
+                }
+                for completion in &completions {
+                    losses.add(completion.message_id);
+                }
+                continue;
+            }
+            if !refused {
+                self.clock.sleep_until(self.clock.now() + RETRY_EVERY).await;
+            }
+            let mut part: Vec<_> = messages.into_iter().zip(completions).collect();
+            // The store refused one of them, or their number: smaller parts tell which.
+            if error.is_refusal() && part.len() > 1 {
+                let rest = part.split_off(part.len() / 2);
+                parts.push(rest);
+            }
+            parts.push(part);
+        }
+    }
+
+    fn completed(
+        &self,
+        messages: Vec<LeasedMessage>,
+        completions: &[Completion],
+        completed: &[Completed],
+        losses: &mut Losses,
+    ) {
+        let dead: HashMap<(Uuid, &str), bool> =
+            completed.iter().map(|one| ((one.message_id, one.sink.as_str()), one.dead)).collect();
+        let mut states: BTreeMap<(&str, &str), (AttemptState, usize)> = BTreeMap::new();
+        for (message, completion) in messages.iter().zip(completions) {
+            let sink = &message.sink;
+            let dead = dead.get(&(completion.message_id, sink.name.as_str()));
+            if dead.is_none() {
+                losses.add(completion.message_id);
+            }
+            if dead.is_none() && !losses.unsure {
+                continue;
+            }
+            // No notification tells the claimer that the lane goes on.
+            if message.message.lane.is_some() {
+                sink.claim_again.notify_one();
+            }
+            if let Outcome::Retryable { retry_after, .. } = &completion.outcome {
+                sink.retry_at(self.clock.now() + *retry_after);
+            }
+            let Some(dead) = dead else { continue };
+            log_failure(message, completion, *dead);
+            let state = completion.outcome.state();
+            states.entry((&sink.name, state.as_str())).or_insert((state, 0)).1 += 1;
+            match &completion.outcome {
+                _ if *dead => self.stats.dead(1),
+                Outcome::Dispatched => self.stats.delivered(1),
+                Outcome::Retryable { .. } | Outcome::Failed(_) => self.stats.retried(1),
+            }
+        }
+        for ((sink, _), (state, count)) in states {
+            self.telemetry.attempts(sink, state, count);
+        }
+        drop(messages);
+    }
+
+    /// One try: what is not released comes back when its lease ends.
+    async fn release(&self, unsent: Vec<LeasedMessage>, losses: &mut Losses) {
+        let mut by_token: HashMap<LeaseToken, Vec<LeasedMessage>> = HashMap::new();
+        for message in unsent {
+            by_token.entry(message.message.lease_token).or_default().push(message);
+        }
+        for (token, messages) in by_token {
+            let ids: Vec<Uuid> = messages.iter().map(|one| one.message.message_id).collect();
+            let released = self.store.ask("release messages", |store| store.release(token, &ids)).await;
+            let released: HashSet<Uuid> = released.unwrap_or_default().into_iter().collect();
+            self.stats.released(released.len());
+            for id in ids.iter().filter(|id| !released.contains(id)) {
+                losses.add(*id);
+            }
+            for message in &messages {
+                message.sink.claim_again.notify_one();
+            }
+        }
     }
 }
 
-/// What the store did not take, or could not be asked to: counted and said once for all that was gathered.
+/// Messages whose lease was lost, counted and logged once for all that was gathered.
 #[derive(Default)]
 struct Losses {
     count: usize,
@@ -77,10 +245,8 @@ impl Losses {
         self.first = self.first.or(Some(message_id));
     }
 
-    fn tell(&self, shared: &Shared) {
+    fn log(&self) {
         let Some(first) = self.first else { return };
-        shared.stats.lost(self.count);
-        shared.telemetry.lost_leases(self.count);
         if self.unsure {
             warn!(messages = self.count, %first, "lease lost, or recorded by a statement whose answer was lost");
         } else {
@@ -89,112 +255,12 @@ impl Losses {
     }
 }
 
-async fn record(shared: &Shared, gathered: Vec<Ended>) {
-    let (mut outcomes, mut unsent, mut losses) = (Vec::new(), Vec::new(), Losses::default());
-    for ended in gathered {
-        match ended {
-            Ended::Outcome(held, completion) => outcomes.push((held, completion)),
-            Ended::Unsent(held) => unsent.push(held),
-            Ended::Lost(held) => losses.add(held.message.message_id),
-        }
-    }
-    if !outcomes.is_empty() {
-        complete(shared, outcomes, &mut losses).await;
-    }
-    if !unsent.is_empty() {
-        release(shared, unsent, &mut losses).await;
-    }
-    losses.tell(shared);
-}
-
-/// Records outcomes: until the store answers, or for as long as a lease, after which somebody else shall try.
-async fn complete(shared: &Shared, outcomes: Vec<(Held, Completion)>, losses: &mut Losses) {
-    let give_up_at = shared.clock.now() + shared.options.lease;
-    let mut parts = vec![outcomes];
-    while let Some(part) = parts.pop() {
-        let (helds, completions): (Vec<Held>, Vec<Completion>) = part.into_iter().unzip();
-        let trouble =
-            match shared.ask("record outcomes", shared.store.complete(&shared.options.worker_id, &completions)).await {
-                Ok(completed) => {
-                    recorded(shared, helds, &completions, &completed, losses);
-                    continue;
-                }
-                Err(trouble) => trouble,
-            };
-        let refused = matches!(&trouble, Trouble::Store(postrider::Error::Refused { .. }));
-        // The answer may be lost, not the statement: then the next try finds these messages gone.
-        losses.unsure |= !refused;
-        if shared.clock.now() >= give_up_at || shared.cut_short.is_cancelled() || (refused && completions.len() == 1) {
-            if refused {
-                error!(message_id = %completions[0].message_id, "the store refused this outcome; the message is tried again when its lease ends");
-            }
-            for completion in &completions {
-                losses.add(completion.message_id);
-            }
-            continue;
-        }
-        if !refused {
-            shared.clock.sleep_until(shared.clock.now() + RETRY_EVERY).await;
-        }
-        let mut part: Vec<_> = helds.into_iter().zip(completions).collect();
-        // The server answered and said no, to one of them or to their number: smaller parts tell which.
-        if trouble.is_an_answer() && part.len() > 1 {
-            let rest = part.split_off(part.len() / 2);
-            parts.push(rest);
-        }
-        parts.push(part);
-    }
-}
-
-fn recorded(
-    shared: &Shared,
-    helds: Vec<Held>,
-    completions: &[Completion],
-    completed: &[Completed],
-    losses: &mut Losses,
-) {
-    let dead: HashMap<(Uuid, &str), bool> =
-        completed.iter().map(|one| ((one.message_id, one.sink.as_str()), one.dead)).collect();
-    let mut states: BTreeMap<(&str, &str), (AttemptState, usize)> = BTreeMap::new();
-    for (held, completion) in helds.iter().zip(completions) {
-        let outlet = &held.outlet;
-        let dead = dead.get(&(completion.message_id, outlet.name.as_str()));
-        if dead.is_none() {
-            losses.add(completion.message_id);
-        }
-        if dead.is_none() && !losses.unsure {
-            continue;
-        }
-        // The lane may go on, which nobody else will tell the claimer.
-        if held.message.lane.is_some() {
-            outlet.nudge.notify_one();
-        }
-        if let Outcome::Retryable { retry_after, .. } = &completion.outcome {
-            outlet.retry_at(shared.clock.now() + *retry_after);
-        }
-        let Some(dead) = dead else { continue };
-        tell(held, completion, *dead);
-        let state = completion.outcome.state();
-        states.entry((&outlet.name, state.as_str())).or_insert((state, 0)).1 += 1;
-        match &completion.outcome {
-            _ if *dead => shared.stats.dead(1),
-            Outcome::Dispatched => shared.stats.delivered(1),
-            Outcome::Retryable { .. } | Outcome::Failed(_) => shared.stats.retried(1),
-        }
-    }
-    for ((sink, _), (state, count)) in states {
-        shared.telemetry.attempts(sink, state, count);
-    }
-    drop(helds);
-}
-
-/// A death is a line in every log, a failed attempt one for whoever looks for it. Codes only: the words of an error may
-/// repeat what is in the message, and stand in the attempt.
-fn tell(held: &Held, completion: &Completion, dead: bool) {
+/// A death is a warning, a failed attempt a debug line. Codes only: the text of an error may repeat what is in the message.
+fn log_failure(message: &LeasedMessage, completion: &Completion, dead: bool) {
     let Some(failure) = completion.outcome.failure() else { return };
-    let (message, sink) = (&held.message, held.outlet.name.as_str());
+    let (claimed, sink) = (&message.message, message.sink.name.as_str());
     let error_code = failure.error_code.as_deref().unwrap_or_default();
-    let (message_id, topic, attempt_no) = (message.message_id, message.topic.as_str(), message.attempt_no);
+    let (message_id, topic, attempt_no) = (claimed.message_id, claimed.topic.as_str(), claimed.attempt_no);
     let retry_after = match &completion.outcome {
         Outcome::Retryable { retry_after, .. } if !dead => Some(*retry_after),
         _ => None,
@@ -205,25 +271,28 @@ fn tell(held: &Held, completion: &Completion, dead: bool) {
     }
 }
 
-async fn release(shared: &Shared, unsent: Vec<Held>, losses: &mut Losses) {
-    let mut by_token: HashMap<LeaseToken, Vec<Held>> = HashMap::new();
-    for held in unsent {
-        by_token.entry(held.message.lease_token).or_default().push(held);
-    }
-    for (token, helds) in by_token {
-        let message_ids: Vec<Uuid> = helds.iter().map(|held| held.message.message_id).collect();
-        // One try: what is not handed back returns when its lease ends.
-        let released: HashSet<Uuid> =
-            match shared.ask("hand messages back", shared.store.release(token, &message_ids)).await {
-                Ok(released) => released.into_iter().collect(),
-                Err(_) => HashSet::new(),
-            };
-        shared.stats.released(released.len());
-        for id in message_ids.iter().filter(|id| !released.contains(id)) {
-            losses.add(*id);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::Fixture;
+
+    #[tokio::test]
+    async fn it_records_releases_and_counts_what_is_lost() {
+        let fixture = Fixture::new();
+        let claimed = fixture.claim(2).await;
+        let [delivered, unsent] = [0, 1].map(|index| fixture.message(|message| *message = claimed[index].clone()));
+        let stranger = fixture.message(|_| {});
+        let completion = |message: &LeasedMessage| Completion::new(&message.message, Outcome::Dispatched);
+        let completions = [completion(&delivered), completion(&stranger)];
+        for (message, completion) in [delivered, stranger].into_iter().zip(completions) {
+            fixture.completer.send(Disposition::Complete(message, completion)).await;
         }
-        for held in &helds {
-            held.outlet.nudge.notify_one();
-        }
+        fixture.completer.release([unsent]).await;
+        let (completer, all_ended) = (fixture.new_completer(), CancellationToken::new());
+        let stats = Arc::clone(&completer.stats);
+        all_ended.cancel();
+        completer.run(fixture.ended, all_ended).await;
+        let counts = stats.counts();
+        assert_eq!((counts.delivered, counts.released, counts.lost), (1, 1, 1));
     }
 }

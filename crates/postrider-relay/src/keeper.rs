@@ -1,26 +1,29 @@
-//! Keeps the store in shape: makes partitions ahead of time and drops history past its retention. One relay at a time
-//! does the work; the store's own lock sees to that.
+//! Maintains the store: makes partitions ahead of time and drops history past its retention. Every relay asks; a lock of
+//! the store sees to it that one at a time does the work.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use postrider::Queue;
 use tracing::info;
 
-use crate::relay::Shared;
+use crate::clock::Clock;
+use crate::store_client::StoreClient;
 
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(store: Arc<StoreClient>, clock: Arc<dyn Clock>, every: Duration) {
     loop {
-        keep(&shared).await;
-        shared.clock.sleep_until(shared.clock.now() + shared.options.keep_every).await;
+        maintain(&store).await;
+        clock.sleep_until(clock.now() + every).await;
     }
 }
 
-async fn keep(shared: &Shared) {
-    if let Ok(made) = shared.ask("make partitions", shared.store.make_partitions()).await
+async fn maintain(store: &StoreClient) {
+    if let Ok(made) = store.ask("make partitions", Queue::make_partitions).await
         && made > 0
     {
         info!(partitions = made, "made partitions ahead of time");
     }
-    if let Ok(pruned) = shared.ask("prune", shared.store.prune()).await
+    if let Ok(pruned) = store.ask("prune", Queue::prune).await
         && pruned != postrider::Pruned::default()
     {
         info!(
@@ -30,7 +33,7 @@ async fn keep(shared: &Shared) {
             "dropped history past its retention"
         );
     }
-    if let Ok(events) = shared.ask("prune the inbox", shared.store.prune_inbox(None)).await
+    if let Ok(events) = store.ask("prune the inbox", |store| store.prune_inbox(None)).await
         && events > 0
     {
         info!(events, "dropped received events past their retention");

@@ -19,28 +19,37 @@
 //! ```
 
 mod attempt;
+mod batches;
 mod breaker;
+mod claim_recovery;
 mod claimer;
 mod clock;
 mod completer;
 mod dispatcher;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod handle;
+mod isolation;
+mod jitter;
 mod keeper;
-mod leases;
-mod look;
+mod lease;
+mod memory_budget;
 mod options;
 mod outage;
-mod outlet;
 mod policy;
 mod reaper;
 mod relay;
 mod reporter;
-mod room;
+mod results;
+mod scan_plan;
 #[cfg(feature = "_network")]
 mod secret;
 pub mod sink;
+mod sink_runtime;
+mod slots;
 mod stats;
+mod store_client;
 pub mod telemetry;
 #[cfg(any(feature = "nats", feature = "redis"))]
 mod tls;

@@ -1,5 +1,5 @@
-//! Turns a failure into an outcome: terminal or retryable by its code, and when to try again. Pure, apart from the dice
-//! it is handed; it knows neither store nor clock, and it never looks into a failure's text.
+//! Decides what a failure means: terminal or retryable by its code, when to try again, and what it says about the
+//! destination. Pure: it is given the random numbers, knows neither store nor clock, and never reads a failure's text.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use postrider::{Failure, Outcome};
 use rand::Rng;
 
 use crate::options::RetryOptions;
-use crate::sink::SinkFailure;
+use crate::sink::{SinkFailure, Verdict};
 
 /// Whether trying again can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,22 +46,50 @@ pub(crate) fn outcome(
     class: FailureClass,
     attempt_count: i32,
     retry: &RetryOptions,
-    dice: &mut impl Rng,
+    rng: &mut impl Rng,
 ) -> Outcome {
     let asked_for = failure.retry_after;
     let failure = Failure { answer: failure.answer, ..Failure::new(failure.code, failure.message) };
     match class {
         FailureClass::Terminal => Outcome::Failed(failure),
         FailureClass::Retryable => {
-            Outcome::Retryable { retry_after: delay(asked_for, attempt_count, retry, dice), failure }
+            Outcome::Retryable { retry_after: delay(asked_for, attempt_count, retry, rng), failure }
         }
     }
 }
 
 /// The backoff, or what the destination asked for if that is longer, up to its cap.
-fn delay(asked_for: Option<Duration>, attempt_count: i32, retry: &RetryOptions, dice: &mut impl Rng) -> Duration {
-    let backoff = retry.backoff.delay(u32::try_from(attempt_count).unwrap_or(1), dice);
+fn delay(asked_for: Option<Duration>, attempt_count: i32, retry: &RetryOptions, rng: &mut impl Rng) -> Duration {
+    let backoff = retry.backoff.delay(u32::try_from(attempt_count).unwrap_or(1), rng);
     asked_for.map_or(backoff, |asked_for| backoff.max(asked_for.min(retry.retry_after_max)))
+}
+
+/// What one call of a sink says about its destination.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Health<'a> {
+    /// It answered for so many messages, be it with a refusal.
+    Answered(usize),
+    /// Nothing was sent, or everything that was sent failed and may be retried; the last failure.
+    Failed(Option<&'a SinkFailure>),
+    /// The relay refused the messages before they were sent.
+    Unknown,
+}
+
+pub(crate) fn health<'a>(verdicts: &'a [Verdict], codes: &CodeTable) -> Health<'a> {
+    let refused_here = |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.is_refused_here());
+    let is_answer = |verdict: &&Verdict| match verdict {
+        Verdict::Delivered(_) => true,
+        Verdict::NotSent => false,
+        Verdict::Failed(failure) => codes.class_of(failure) == FailureClass::Terminal && !failure.is_refused_here(),
+    };
+    match verdicts.iter().filter(is_answer).count() {
+        0 if verdicts.iter().any(refused_here) => Health::Unknown,
+        0 => Health::Failed(verdicts.iter().rev().find_map(|verdict| match verdict {
+            Verdict::Failed(failure) => Some(failure),
+            _ => None,
+        })),
+        answered => Health::Answered(answered),
+    }
 }
 
 #[cfg(test)]
@@ -101,9 +129,9 @@ mod tests {
 
     #[test]
     fn a_hint_lengthens_the_wait_up_to_its_cap() {
-        let mut dice = StdRng::seed_from_u64(1);
+        let mut rng = StdRng::seed_from_u64(1);
         let mut wait = |asked_for: Option<u64>, attempts| {
-            delay(asked_for.map(Duration::from_secs), attempts, &retry(), &mut dice).as_secs_f64()
+            delay(asked_for.map(Duration::from_secs), attempts, &retry(), &mut rng).as_secs_f64()
         };
         assert!((1.0..=2.0).contains(&wait(None, 1)), "the backoff alone");
         assert!((wait(Some(30), 1) - 30.0).abs() < f64::EPSILON, "the hint is longer");
@@ -116,5 +144,21 @@ mod tests {
         let failure = SinkFailure::terminal("NO", "never").retry_after(Duration::from_secs(1));
         let outcome = outcome(failure, FailureClass::Terminal, 1, &retry(), &mut StdRng::seed_from_u64(1));
         assert_eq!(outcome, Outcome::Failed(Failure::new("NO", "never")));
+    }
+
+    #[test]
+    fn a_call_fails_only_if_nothing_was_answered() {
+        let failed = |failure| Verdict::Failed(failure);
+        let down = || SinkFailure::retryable("HTTP_503", "");
+        let codes = CodeTable::default();
+        for (verdicts, health_is) in [
+            (vec![failed(down()), Verdict::Delivered(().into())], Health::Answered(1)),
+            (vec![failed(down()), failed(SinkFailure::terminal("HTTP_404", ""))], Health::Answered(1)),
+            (vec![Verdict::NotSent, failed(down()), Verdict::NotSent], Health::Failed(Some(&down()))),
+            (vec![Verdict::NotSent], Health::Failed(None)),
+            (vec![failed(SinkFailure::terminal(SinkFailure::TOO_LARGE, ""))], Health::Unknown),
+        ] {
+            assert_eq!(health(&verdicts, &codes), health_is);
+        }
     }
 }

@@ -1,33 +1,60 @@
-//! Ends leases that ran out, so that a message whose lane or sink nobody claims from is still accounted for. Claims take
-//! over what they meet; this finds the rest. Every relay does it, out of step with the others.
+//! Ends leases that ran out. Claims take over the expired leases they meet; this finds those of sinks and lanes that
+//! nobody claims from. Every relay does it, at random intervals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::Rng as _;
 use tracing::info;
 
-use crate::relay::Shared;
+use crate::clock::Clock;
+use crate::jitter::Jitter;
+use crate::store_client::StoreClient;
+use crate::telemetry::Telemetry;
 
-/// Ended leases of one statement.
+/// Leases ended by one statement.
 const BATCH_SIZE: u32 = 1_000;
 
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(
+    store: Arc<StoreClient>,
+    clock: Arc<dyn Clock>,
+    jitter: Arc<Jitter>,
+    telemetry: Telemetry,
+    lease: Duration,
+) {
     loop {
-        // Between a third and two thirds of the lease.
-        let pause = shared.options.lease.mul_f64(shared.dice().random_range(0.33..0.67));
-        shared.clock.sleep_until(shared.clock.now() + pause).await;
-        loop {
-            let Ok(ended) = shared.ask("end leases that ran out", shared.store.repair_expired_leases(BATCH_SIZE)).await
-            else {
-                break;
-            };
-            if ended > 0 {
-                shared.telemetry.reaped(ended);
-                info!(leases = ended, "ended leases that ran out");
-            }
-            if ended < u64::from(BATCH_SIZE) {
-                break;
-            }
+        let pause = lease.mul_f64(jitter.rng().random_range(0.33..0.67));
+        clock.sleep_until(clock.now() + pause).await;
+        reap(&store, &telemetry).await;
+    }
+}
+
+async fn reap(store: &StoreClient, telemetry: &Telemetry) {
+    while let Ok(ended) = store.ask("end expired leases", |store| store.repair_expired_leases(BATCH_SIZE)).await {
+        if ended > 0 {
+            telemetry.reaped(ended);
+            info!(leases = ended, "ended leases that ran out");
         }
+        if ended < u64::from(BATCH_SIZE) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider::Inspect as _;
+
+    use super::*;
+    use crate::fixtures::Fixture;
+
+    #[tokio::test]
+    async fn a_lease_that_ran_out_is_ended() {
+        let fixture = Fixture::new();
+        fixture.claim_for(1, Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        reap(&fixture.store, &Telemetry::new("test")).await;
+        let status = fixture.raw_store.status().await.unwrap();
+        assert_eq!((status[0].pending, status[0].leased), (1, 0));
     }
 }

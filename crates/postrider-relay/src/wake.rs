@@ -1,143 +1,177 @@
-//! Wakes the claimers when the store has news. Before they wait they say so to the store, so that producers notify only
-//! when somebody sleeps. Where notifications cannot come, polling does it alone; that is said once. Nothing here claims.
+//! Wakes the claimers when the store has news. Before they wait, the relay tells the store that it sleeps, so that
+//! producers notify only when somebody sleeps. Where notifications cannot come, polling is enough; that is logged once.
+//! Nothing here claims.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use postrider::{Inspect, Listener, Queue};
 use tokio::sync::{Mutex, watch};
 use tracing::{info, warn};
 
+use crate::clock::Clock;
+use crate::options::RelayOptions;
 use crate::outage::Outage;
-use crate::relay::Shared;
+use crate::store_client::{StoreClient, StoreError};
+use crate::telemetry::Telemetry;
 
-/// For how long a relay says it sleeps. A crashed one makes producers notify nobody for this long.
+/// For how long a relay announces that it sleeps. After a crash, producers notify nobody for this long.
 const ANNOUNCED_FOR: Duration = Duration::from_mins(1);
-/// And how often it says so, long before that is over.
+/// When it is announced again, well before that is over.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(45);
-/// Between two tries to listen.
-const RECONNECT_FIRST: Duration = Duration::from_millis(250);
-const RECONNECT_MOST: Duration = Duration::from_secs(5);
-/// A store that hears nothing may be reached without its pooler one day.
-const ASK_AGAIN: Duration = Duration::from_mins(5);
-
-/// Until it is said again after that failed.
+/// When it is announced again after that failed.
 const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
-/// The longest a connection that listens may take to stand.
-const CONNECT_MOST: Duration = Duration::from_secs(30);
+/// Between two tries to listen.
+const RECONNECT_MIN: Duration = Duration::from_millis(250);
+const RECONNECT_MAX: Duration = Duration::from_secs(5);
+/// Between two tries on a connection without notifications: the pooler in front may be removed one day.
+const UNSUPPORTED_RETRY: Duration = Duration::from_mins(5);
+/// The time limit for a connection that listens.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-#[derive(Default)]
 pub(crate) struct Wake {
+    store: Arc<StoreClient>,
+    clock: Arc<dyn Clock>,
+    options: Arc<RelayOptions>,
     news: watch::Sender<u64>,
     listening: AtomicBool,
-    /// What the store knows. Locked while the store is told, so that what it hears is in order.
+    /// What the store knows. Locked while the store is told, so that it hears things in order.
     announced: Mutex<Option<Announced>>,
 }
 
-/// The store knows that we sleep.
+/// The store knows that this relay sleeps.
 struct Announced {
     said_at: Instant,
-    /// When to say it again.
     again_at: Instant,
 }
 
 /// What a claimer that found nothing does.
 pub(crate) enum Sleep {
-    /// Claim once more: a producer may have looked for sleepers before this was said.
-    LookAgain,
-    /// Sleep; if there is a time, until then at most, and say it again.
+    /// Claim once more: a producer may have checked for sleepers before the announcement.
+    ClaimAgain,
+    /// Sleep, at most until this time; then announce again.
     Until(Option<Instant>),
 }
 
 impl Wake {
+    pub(crate) fn new(store: Arc<StoreClient>, clock: Arc<dyn Clock>, options: Arc<RelayOptions>) -> Self {
+        let (news, listening, announced) = (watch::Sender::new(0), AtomicBool::new(false), Mutex::default());
+        Self { store, clock, options, news, listening, announced }
+    }
+
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// Says that this relay sleeps, unless the store knows. `looked_at` is when the caller last asked for messages: a
-    /// look from before it was said proves nothing.
-    pub(crate) async fn announce(&self, shared: &Shared, looked_at: Instant) -> Sleep {
+    /// Announces that this relay sleeps, unless the store knows. `claimed_at` is when the caller last claimed: a claim from
+    /// before the announcement proves nothing.
+    pub(crate) async fn announce(&self, claimed_at: Instant) -> Sleep {
         if !self.listening.load(Ordering::Acquire) {
             return Sleep::Until(None);
         }
         let mut announced = self.announced.lock().await;
-        let now = shared.clock.now();
+        let now = self.clock.now();
         if let Some(known) = &*announced
             && now < known.again_at
         {
-            let covered = looked_at >= known.said_at;
-            return if covered { Sleep::Until(Some(known.again_at)) } else { Sleep::LookAgain };
+            let covered = claimed_at >= known.said_at;
+            return if covered { Sleep::Until(Some(known.again_at)) } else { Sleep::ClaimAgain };
         }
-        match shared.ask("say that it sleeps", shared.store.sleep(&shared.options.worker_id, ANNOUNCED_FOR)).await {
+        let worker_id = &self.options.worker_id;
+        match self.store.ask("announce sleep", |store| store.sleep(worker_id, ANNOUNCED_FOR)).await {
             Ok(()) => {
-                *announced = Some(Announced { said_at: shared.clock.now(), again_at: now + ANNOUNCE_AGAIN });
-                Sleep::LookAgain
+                *announced = Some(Announced { said_at: self.clock.now(), again_at: now + ANNOUNCE_AGAIN });
+                Sleep::ClaimAgain
             }
-            Err(_) => Sleep::Until(Some(shared.clock.now() + ANNOUNCE_RETRY)),
+            Err(_) => Sleep::Until(Some(self.clock.now() + ANNOUNCE_RETRY)),
         }
     }
 
     /// Wakes the claimers that wait for news.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn wake_claimers(&self) {
         self.news.send_modify(|count| *count += 1);
     }
-}
 
-/// Listens, for ever and over every outage. Ends with the relay.
-pub(crate) async fn listen(shared: Arc<Shared>) {
-    let wake = &shared.wake;
-    let mut pause = RECONNECT_FIRST;
-    // No notifications at all is another thing than a connection that breaks.
-    let (deaf, broken) = (Outage::default(), Outage::default());
-    loop {
-        match tokio::time::timeout(CONNECT_MOST, shared.store.listen()).await {
-            Ok(Ok(mut listener)) => {
-                if deaf.back() | broken.back() {
-                    info!("listening for notifications again");
+    /// Listens over every outage. Ends with the relay.
+    pub(crate) async fn listen(self: Arc<Self>, telemetry: Telemetry) {
+        let mut pause = RECONNECT_MIN;
+        let (unsupported, broken) = (Outage::default(), Outage::default());
+        loop {
+            match self.store.ask_quietly(CONNECT_TIMEOUT, Queue::listen).await {
+                Ok(listener) => {
+                    if unsupported.back() | broken.back() {
+                        info!("listening for notifications again");
+                    }
+                    pause = RECONNECT_MIN;
+                    self.hear(listener, &telemetry).await;
                 }
-                pause = RECONNECT_FIRST;
-                wake.listening.store(true, Ordering::Release);
-                // Whatever came before we listened.
-                wake.tell();
-                while listener.news().await.is_ok() {
-                    shared.telemetry.notify_wakeup();
-                    woke(&shared).await;
+                Err(StoreError::Failed(postrider::Error::CannotListen { reason })) => {
+                    if unsupported.away(self.clock.now()).is_some() {
+                        warn!(%reason, poll = ?self.options.poll, "no notifications: polling alone");
+                    }
+                    pause = UNSUPPORTED_RETRY;
                 }
-                wake.listening.store(false, Ordering::Release);
-                *wake.announced.lock().await = None;
-                wake.tell();
+                Err(error) => {
+                    // If the store is away, that is logged where it is asked.
+                    let there = self.store.ask("check the store", Inspect::now).await.is_ok();
+                    if there && let Some(outages) = broken.away(self.clock.now()) {
+                        let error = error.words();
+                        warn!(error, outages, "cannot listen for notifications; polling until that works");
+                    }
+                    pause = (pause * 2).min(RECONNECT_MAX);
+                }
             }
-            Ok(Err(postrider::Error::CannotListen { reason })) => {
-                if deaf.away(shared.clock.now()).is_some() {
-                    warn!(%reason, poll = ?shared.options.poll, "no notifications: polling alone");
-                }
-                pause = ASK_AGAIN;
-            }
-            trouble => {
-                // A store that is away is said where it is asked; here only that it cannot be listened to.
-                let there = shared.ask("look whether it is there", shared.store.now()).await.is_ok();
-                if there && let Some(outages) = broken.away(shared.clock.now()) {
-                    let error = match trouble {
-                        Ok(Err(error)) => error.in_short(),
-                        _ => format!("no answer within {CONNECT_MOST:?}"),
-                    };
-                    warn!(error, outages, "cannot listen for notifications; polling until that works");
-                }
-                pause = (pause * 2).min(RECONNECT_MOST);
-            }
+            self.clock.sleep_until(self.clock.now() + pause).await;
         }
-        shared.clock.sleep_until(shared.clock.now() + pause).await;
+    }
+
+    /// Until the connection breaks.
+    async fn hear(&self, mut listener: Box<dyn Listener>, telemetry: &Telemetry) {
+        self.listening.store(true, Ordering::Release);
+        // Something may have come before we listened.
+        self.wake_claimers();
+        while listener.news().await.is_ok() {
+            telemetry.notify_wakeup();
+            self.woke().await;
+        }
+        self.listening.store(false, Ordering::Release);
+        *self.announced.lock().await = None;
+        self.wake_claimers();
+    }
+
+    /// Wakes the claimers and tells the store that no more notifications are needed. The announcement is forgotten first,
+    /// so that a claimer that finds nothing announces again after this.
+    async fn woke(&self) {
+        let mut announced = self.announced.lock().await;
+        let was_announced = announced.take().is_some();
+        self.wake_claimers();
+        if was_announced {
+            // If that fails, producers notify a relay that is awake: a waste, not an error.
+            drop(self.store.ask("announce waking", |store| store.woke(&self.options.worker_id)).await);
+        }
     }
 }
 
-/// Wakes the claimers, and tells the store that it need not tell us more for now. It is forgotten first that we sleep, so
-/// that a claimer that finds nothing says it again, after this.
-async fn woke(shared: &Shared) {
-    let mut announced = shared.wake.announced.lock().await;
-    let was_said = announced.take().is_some();
-    shared.wake.tell();
-    if was_said {
-        // If that fails, producers notify a relay that is awake: a waste, not an error.
-        drop(shared.ask("say that it is awake", shared.store.woke(&shared.options.worker_id)).await);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::Fixture;
+
+    #[tokio::test]
+    async fn a_claim_from_before_the_announcement_is_repeated() {
+        let fixture = Fixture::new();
+        let clock = Arc::new(crate::clock::TokioClock);
+        let wake = Wake::new(Arc::clone(&fixture.store), clock.clone(), Arc::default());
+        let before = clock.now();
+        assert!(matches!(wake.announce(before).await, Sleep::Until(None)), "nobody listens");
+        wake.listening.store(true, Ordering::Release);
+        assert!(matches!(wake.announce(before).await, Sleep::ClaimAgain), "announced just now");
+        assert!(matches!(wake.announce(before).await, Sleep::ClaimAgain));
+        assert!(matches!(wake.announce(clock.now()).await, Sleep::Until(Some(_))));
+        let mut news = wake.subscribe();
+        wake.woke().await;
+        assert!(news.has_changed().unwrap() && wake.announced.lock().await.is_none());
+        news.mark_unchanged();
     }
 }

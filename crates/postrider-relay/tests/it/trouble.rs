@@ -108,6 +108,27 @@ async fn a_claim_whose_answer_is_lost_leaves_nothing() {
     assert_eq!(site.attempts().await, "DISPATCHED 40");
 }
 
+/// The store refuses to take such a claim back: the relay goes on, and the messages return when the lease ends.
+#[tokio::test]
+async fn a_refused_abandon_stops_nobody() {
+    let site = site().await;
+    site.enqueue(&messages(4)).await;
+    let proxy = FaultProxy::start(site.database.cluster().port()).await;
+    let store = store(&proxy.url(&site.database)).await;
+    site.client.batch_execute("drop function outbox.abandon").await.expect("drop");
+    proxy.cut_after_commit(".claim(worker_id", 1);
+    let (sink, mut arrivals) = arrivals();
+    let relay = postrider_relay::Relay::builder(store as Arc<dyn Store>);
+    let (lease, deadline) = (Duration::from_secs(4), Duration::from_secs(1));
+    let sink_options = SinkOptions { deadline, ..SinkOptions::default() };
+    let relay = start(relay.sink_with("default", sink, sink_options).options(RelayOptions { lease, ..quick() }));
+    site.until("select count(*) = 4 from outbox.in_flight").await;
+    site.enqueue(&[message("later")]).await;
+    assert_eq!(arrivals.next().await.topic, "later", "the others are leased to nobody");
+    assert!(arrivals.take(4).await.iter().all(|message| message.attempt_no == 2));
+    relay.stop().await;
+}
+
 /// The link is so slow that a full claim takes longer than its answer is waited for: claims get smaller until they pass.
 #[tokio::test]
 async fn claims_get_smaller_on_a_slow_link() {

@@ -1,5 +1,5 @@
-//! One sink as the relay runs it: what it was given, its breaker, its limits, and what wakes its claimer. Shared by the
-//! claimer, the dispatcher and the completer.
+//! The state of one sink while the relay runs: its options, limits, breaker, and the signals to its claimer. Shared by
+//! claimer, dispatcher and completer.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -17,38 +17,38 @@ use crate::options::SinkOptions;
 use crate::sink::{Batching, Sink, SinkFailure};
 use crate::telemetry::Telemetry;
 
-/// Retries that are remembered to the moment; more are found by polling.
+/// Retries whose time is remembered; polling finds the others.
 const MAX_REMEMBERED_RETRIES: usize = 4_096;
-/// Characters of a failure that are reported: enough to tell what is wrong with a destination.
+/// Characters of a failure that are reported.
 const MAX_REPORTED_ERROR_CHARS: usize = 300;
 
-pub(crate) struct Outlet {
+pub(crate) struct SinkRuntime {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) batching: Batching,
     pub(crate) options: SinkOptions,
-    /// Most messages of one claim: no more than this sink's share of the room, and no more than are sent in a second, for
-    /// the rest would only grow old here.
+    /// Most messages of one claim: within this sink's share of the memory budget, and no more than the rate lets through
+    /// in a second.
     pub(crate) claim_size: u32,
-    /// Claimed and not ended: two claims' worth, so that the next batch is here while this one is on its way.
-    pub(crate) ahead: Arc<Semaphore>,
+    /// Messages claimed and not ended: up to two claims, so that one is ready while the other is delivered.
+    pub(crate) prefetch: Arc<Semaphore>,
     pub(crate) concurrency: Semaphore,
     pub(crate) rate: Option<DefaultDirectRateLimiter>,
-    /// There may be something to claim: a lane goes on, messages were handed back, the breaker closed.
-    pub(crate) nudge: Notify,
-    /// Nothing is held any more.
+    /// There may be something to claim: a lane goes on, messages were released, the breaker changed.
+    pub(crate) claim_again: Notify,
+    /// The last message ended.
     pub(crate) emptied: Notify,
     breaker: Mutex<Breaker>,
-    /// The last failure since the destination last answered.
+    /// Since the destination last answered.
     last_error: Mutex<Option<String>>,
     pub(crate) telemetry: Telemetry,
-    /// Some breaker of the relay opened or closed.
+    /// Some breaker of the relay opened or closed: the reporter waits for this.
     breakers_changed: Arc<Notify>,
     held: AtomicUsize,
     retries: Mutex<BTreeSet<Instant>>,
 }
 
-impl Outlet {
+impl SinkRuntime {
     pub(crate) fn new(
         name: String,
         sink: Arc<dyn Sink>,
@@ -62,10 +62,10 @@ impl Outlet {
         Self {
             batching: sink.batching(),
             claim_size,
-            ahead: Arc::new(Semaphore::new(2 * claim_size as usize)),
+            prefetch: Arc::new(Semaphore::new(2 * claim_size as usize)),
             concurrency: Semaphore::new(options.concurrency),
             rate: options.rate.map(|rate| RateLimiter::direct(Quota::per_second(rate))),
-            nudge: Notify::new(),
+            claim_again: Notify::new(),
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
             last_error: Mutex::default(),
@@ -83,11 +83,11 @@ impl Outlet {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The destination answered about so many messages.
+    /// The destination answered for so many messages.
     pub(crate) fn answered(&self, messages: usize) {
         *self.last_error() = None;
         let change = self.breaker().answered(u32::try_from(messages).unwrap_or(u32::MAX));
-        self.tell(change);
+        self.announce(change);
     }
 
     /// A delivery failed that may be retried, and how; `None` if nothing was sent.
@@ -110,21 +110,21 @@ impl Outlet {
         } else if let Some(Change::Opened { cool_down }) = change {
             warn!(sink = self.name, ?cool_down, "breaker opened: the sink sends nothing and is left alone");
         }
-        self.tell(change);
+        self.announce(change);
     }
 
-    fn tell(&self, change: Option<Change>) {
+    fn announce(&self, change: Option<Change>) {
         match change {
             Some(Change::Opened { .. }) => {
                 self.telemetry.breaker_open(&self.name, true);
                 self.breakers_changed.notify_one();
-                self.nudge.notify_one();
+                self.claim_again.notify_one();
             }
             Some(Change::Closed) => {
                 info!(sink = self.name, "breaker closed: the sink is back");
                 self.telemetry.breaker_open(&self.name, false);
                 self.breakers_changed.notify_one();
-                self.nudge.notify_one();
+                self.claim_again.notify_one();
             }
             Some(Change::StillOpen) | None => {}
         }
@@ -151,17 +151,17 @@ impl Outlet {
         self.held.load(Ordering::Acquire)
     }
 
-    pub(crate) fn one_more(&self) {
+    pub(crate) fn message_claimed(&self) {
         self.held.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn one_less(&self) {
+    pub(crate) fn message_ended(&self) {
         if self.held.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_one();
         }
     }
 
-    /// A message of this sink is due again then.
+    /// Remembers when a message is due again.
     pub(crate) fn retry_at(&self, due: Instant) {
         let mut retries = self.retries();
         retries.insert(due);
@@ -170,10 +170,10 @@ impl Outlet {
         }
     }
 
-    /// When the next remembered retry is due. What was due when the store was last asked is forgotten: it was seen.
-    pub(crate) fn next_retry(&self, looked_at: Instant) -> Option<Instant> {
+    /// When the next remembered retry is due. Those due before the last claim are forgotten: that claim saw them.
+    pub(crate) fn next_retry(&self, claimed_at: Instant) -> Option<Instant> {
         let mut retries = self.retries();
-        while retries.first().is_some_and(|due| *due <= looked_at) {
+        while retries.first().is_some_and(|due| *due <= claimed_at) {
             retries.pop_first();
         }
         retries.first().copied()
@@ -181,5 +181,34 @@ impl Outlet {
 
     fn retries(&self) -> MutexGuard<'_, BTreeSet<Instant>> {
         self.retries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fixtures::runtime;
+
+    #[test]
+    fn it_reports_the_last_failure_until_the_destination_answers() {
+        let (sink, now) = (runtime(SinkOptions::default()), Instant::now());
+        sink.failed(now, Some(&SinkFailure::retryable("DOWN", "away")));
+        assert_eq!(sink.report(now).last_error.as_deref(), Some("DOWN: away"));
+        sink.failed(now, Some(&SinkFailure::retryable(SinkFailure::PANIC, "the payload")));
+        assert_eq!(sink.report(now).last_error.as_deref(), Some("PANIC"), "words of a handler may repeat the message");
+        sink.answered(1);
+        assert_eq!(sink.report(now).last_error, None);
+    }
+
+    #[test]
+    fn it_knows_the_next_retry_that_no_claim_has_seen() {
+        let (sink, now) = (runtime(SinkOptions::default()), Instant::now());
+        let later = now + Duration::from_secs(1);
+        sink.retry_at(later);
+        sink.retry_at(now);
+        assert_eq!(sink.next_retry(now), Some(later));
+        assert_eq!(sink.next_retry(later), None);
     }
 }

@@ -1,0 +1,123 @@
+//! Decides where a claim's scan of the store begins and how many lanes it visits. A full scan finds everything, but costs
+//! more the more deleted or blocked rows it has to step over, so it runs as often as its cost allows. A partial scan that
+//! finds nothing proves nothing.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use postrider::Claimed;
+
+/// After a full scan comes a pause of this many times its duration.
+const PAUSE_FACTOR: u32 = 20;
+/// And at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub(crate) struct ScanPlan {
+    /// Where the last full claim without lanes ended.
+    watermark: Option<SystemTime>,
+    from_start_at: Instant,
+    every_lane_at: Instant,
+}
+
+/// How one claim scans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scan {
+    /// Where to begin among messages without a lane; `None` is the start.
+    pub(crate) due_from: Option<SystemTime>,
+    pub(crate) every_lane: bool,
+}
+
+impl Scan {
+    /// Finding nothing means that nothing is due.
+    pub(crate) fn is_full(self) -> bool {
+        self.due_from.is_none() && self.every_lane
+    }
+}
+
+impl ScanPlan {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { watermark: None, from_start_at: now, every_lane_at: now }
+    }
+
+    pub(crate) fn next(&self, now: Instant) -> Scan {
+        Scan {
+            due_from: if now >= self.from_start_at { None } else { self.watermark },
+            every_lane: now >= self.every_lane_at,
+        }
+    }
+
+    /// The next scan is a full one, whatever it costs.
+    pub(crate) fn force_full(&mut self, now: Instant) {
+        self.watermark = None;
+        self.every_lane_at = now;
+    }
+
+    /// A scan got no answer: the next is a partial one, if possible.
+    pub(crate) fn failed(&mut self, scan: Scan, now: Instant) {
+        if scan.every_lane {
+            self.every_lane_at = now + LONGEST_PAUSE;
+        }
+        if scan.due_from.is_none() && self.watermark.is_some() {
+            self.from_start_at = now + LONGEST_PAUSE;
+        }
+    }
+
+    pub(crate) fn every_lane_at(&self) -> Instant {
+        self.every_lane_at
+    }
+
+    /// Plans the next scan by what this one cost and where it ended. Only a full claim of one priority has taken everything
+    /// before its last message. Late commits, retries and other priorities may come before it, too; a scan from the start
+    /// finds them.
+    pub(crate) fn succeeded(&mut self, scan: Scan, claimed: &[Claimed], full: bool, asked_at: Instant, now: Instant) {
+        let pause = ((now - asked_at) * PAUSE_FACTOR).min(LONGEST_PAUSE);
+        if scan.due_from.is_none() {
+            self.from_start_at = now + pause;
+        }
+        if scan.every_lane {
+            self.every_lane_at = now + pause;
+        }
+        let mut without_lane = claimed.iter().filter(|message| message.lane.is_none());
+        let first = without_lane.next();
+        let last = without_lane.next_back().or(first);
+        self.watermark = match (first, last) {
+            (Some(first), Some(last)) if full && first.priority == last.priority => Some(last.due_at),
+            (None, _) if full => self.watermark,
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_from_the_start_is_repeated_as_its_cost_allows() {
+        let start = Instant::now();
+        let mut plan = ScanPlan::new(start);
+        let first = plan.next(start);
+        assert!(first.is_full());
+        let message = postrider_testkit::sink_contract::claimed("t", "1");
+        let took = Duration::from_millis(100);
+        plan.succeeded(first, std::slice::from_ref(&message), true, start, start + took);
+        let second = plan.next(start + took);
+        assert_eq!(
+            second,
+            Scan { due_from: Some(message.due_at), every_lane: false },
+            "it goes on where the last ended"
+        );
+        assert!(plan.next(start + took * (PAUSE_FACTOR + 1)).is_full());
+        plan.succeeded(second, &[], false, start, start + took);
+        assert_eq!(plan.next(start + took).due_from, None, "the end was reached");
+    }
+
+    #[test]
+    fn a_scan_without_an_answer_is_followed_by_a_partial_one() {
+        let start = Instant::now();
+        let mut plan = ScanPlan::new(start);
+        plan.failed(plan.next(start), start);
+        assert!(!plan.next(start).every_lane && plan.next(start + LONGEST_PAUSE).is_full());
+        plan.force_full(start);
+        assert!(plan.next(start).is_full());
+    }
+}
