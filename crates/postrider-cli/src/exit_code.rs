@@ -1,7 +1,7 @@
 //! What the process says when it ends: a number for scripts, a word for `--json`. Every failure of the library is
 //! given its number here, in one match; `docs/exit-codes.md` is the same table for people.
 
-use postrider::Error;
+use postrider::{Error, ErrorKind};
 
 /// How the process ends. Numbers and words are a contract: add, never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,41 +58,36 @@ impl ExitCode {
     /// The one table from the library's errors to exit codes and to what a person can do, where the error's own text
     /// does not say so already.
     pub(crate) fn of(error: &Error) -> (Self, Option<&'static str>) {
-        match error {
-            Error::InvalidMessage(_)
-            | Error::InvalidBatch { .. }
-            | Error::BatchTooLarge { .. }
-            | Error::Refused { .. } => (Self::InvalidInput, None),
-            Error::NoSuchSink { .. } => {
-                (Self::NotFound, Some("`postrider sinks` shows those that have something to do"))
-            }
-            Error::BadSchemaName { .. } => (Self::Usage, Some("give another name with --schema or POSTRIDER_SCHEMA")),
-            Error::BadUrl { .. } => (
+        match error.kind() {
+            ErrorKind::InvalidMessage | ErrorKind::BatchTooLarge | ErrorKind::Refused => (Self::InvalidInput, None),
+            ErrorKind::NoSuchSink => (Self::NotFound, Some("`postrider sinks` shows those that have something to do")),
+            ErrorKind::BadSchemaName => (Self::Usage, Some("give another name with --schema or POSTRIDER_SCHEMA")),
+            ErrorKind::BadUrl => (
                 Self::Usage,
                 Some(
                     "write it as postgres://user:password@host:5432/database (reserved characters as %XX), or as \
                      sqlite:FILE",
                 ),
             ),
-            Error::SchemaMissing { .. } => {
+            ErrorKind::SchemaMissing => {
                 (Self::SchemaNotCurrent, Some("is it in another schema or database? See --schema and --database-url"))
             }
-            Error::SqliteOutboxMissing | Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. } => {
+            ErrorKind::OutboxMissing | ErrorKind::SchemaTooOld | ErrorKind::SchemaTooNew => {
                 (Self::SchemaNotCurrent, None)
             }
-            Error::MigrationChanged { .. } => {
+            ErrorKind::MigrationChanged => {
                 (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
             }
-            Error::Connect { .. } => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
-            Error::NoFreeConnection { .. } | Error::SqliteFileGone { .. } => (Self::Unreachable, None),
-            Error::ReadOnly { .. } => (
+            ErrorKind::Connect => (Self::Unreachable, Some("the address comes from --database-url or DATABASE_URL")),
+            ErrorKind::NoFreeConnection | ErrorKind::FileGone => (Self::Unreachable, None),
+            ErrorKind::ReadOnly => (
                 Self::Unreachable,
                 Some("the address comes from --database-url or DATABASE_URL; see docs/high-availability.md"),
             ),
-            Error::SqliteOpen { .. } => {
+            ErrorKind::FileUnusable => {
                 (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
             }
-            Error::Denied { .. } => (Self::Denied, None),
+            ErrorKind::Denied => (Self::Denied, None),
             _ => (Self::Failure, None),
         }
     }

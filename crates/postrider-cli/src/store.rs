@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Error, Message, Outbox, PostgresStore, Schema, SqliteStore, Store, migrate, sqlite};
+use postrider::{Error, ErrorKind, Message, Outbox, PostgresStore, Schema, SqliteStore, Store, migrate, sqlite};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::config::DatabaseConfig;
@@ -93,8 +93,9 @@ impl Address {
             Some(("postgres" | "postgresql", _)) | None => {}
             Some((other, _)) => {
                 let other: String = other.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
-                let reason = format!("it begins with {other}://, not postgres:// or sqlite:");
-                return Err(Failure::from(Error::BadUrl { reason }));
+                let reason =
+                    format!("the database URL is not usable: it begins with {other}://, not postgres:// or sqlite:");
+                return Err(Failure::from(Error::new(ErrorKind::BadUrl, reason)));
             }
         }
         let store = Box::new(PostgresStore::open(url, schema.clone())?);

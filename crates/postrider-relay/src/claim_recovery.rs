@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn refused() -> StoreError {
-        StoreError::Failed(postrider::Error::Refused { message: "no".to_owned(), hint: None })
+        StoreError::Failed(postrider::Error::new(postrider::ErrorKind::Refused, "no"))
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         let mut read = |message| recovery.is_unreadable(message, &StoreError::TimedOut);
         assert_eq!([read(message), read(message), read(other)], [false, false, false], "another begins anew");
         assert_eq!([read(message), read(message), read(message)], [false, false, true]);
-        let away = postrider::Error::Connect { target: "db".to_owned(), reason: "away".to_owned() };
+        let away = postrider::Error::new(postrider::ErrorKind::Connect, "away");
         assert!(!recovery.is_unreadable(message, &StoreError::Failed(away)), "nobody was asked");
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{AttemptState, Completed, Completion, LeaseToken, Outcome};
+use postrider::{AttemptState, Completed, Completion, ErrorKind, LeaseToken, Outcome};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
@@ -141,7 +141,7 @@ impl Completer {
                 }
                 Err(error) => error,
             };
-            let refused = matches!(&error, StoreError::Failed(postrider::Error::Refused { .. }));
+            let refused = matches!(&error, StoreError::Failed(error) if error.kind() == ErrorKind::Refused);
             // The answer may be lost, not the statement: then the next try finds these messages gone.
             losses.unsure |= !refused;
             let too_late = self.clock.now() >= give_up_at || self.cut_short.is_cancelled();

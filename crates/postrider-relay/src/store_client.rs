@@ -63,8 +63,8 @@ impl StoreError {
 
     /// A smaller claim might succeed: the store was reached and takes writes.
     pub(crate) fn may_depend_on_size(&self) -> bool {
-        use postrider::Error::{Connect, NoFreeConnection, ReadOnly};
-        !matches!(self, Self::Failed(Connect { .. } | NoFreeConnection { .. } | ReadOnly { .. }))
+        use postrider::ErrorKind::{Connect, NoFreeConnection, ReadOnly};
+        !matches!(self, Self::Failed(error) if matches!(error.kind(), Connect | NoFreeConnection | ReadOnly))
     }
 }
 
@@ -178,9 +178,8 @@ mod tests {
 
     #[test]
     fn an_error_says_what_may_be_done_about_it() {
-        let refused = StoreError::Failed(postrider::Error::Refused { message: "no".to_owned(), hint: None });
-        let connect =
-            StoreError::Failed(postrider::Error::Connect { target: "db".to_owned(), reason: "away".to_owned() });
+        let refused = StoreError::Failed(postrider::Error::new(postrider::ErrorKind::Refused, "no"));
+        let connect = StoreError::Failed(postrider::Error::new(postrider::ErrorKind::Connect, "away"));
         let tell = |error: &StoreError| [error.is_refusal(), error.may_have_happened(), error.may_depend_on_size()];
         assert_eq!(tell(&refused), [true, false, true]);
         assert_eq!(tell(&connect), [false, false, false]);

@@ -106,9 +106,9 @@ impl Wake {
                     pause = RECONNECT_MIN;
                     self.hear(listener, &telemetry).await;
                 }
-                Err(StoreError::Failed(postrider::Error::CannotListen { reason })) => {
+                Err(StoreError::Failed(error)) if error.kind() == postrider::ErrorKind::CannotListen => {
                     if unsupported.away(self.clock.now()).is_some() {
-                        warn!(%reason, poll = ?self.options.poll, "no notifications: polling alone");
+                        warn!(reason = error.reason(), poll = ?self.options.poll, "no notifications: polling alone");
                     }
                     pause = UNSUPPORTED_RETRY;
                 }

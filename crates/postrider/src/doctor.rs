@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 pub use backlog::backlog;
 #[cfg(feature = "postgres")]
@@ -79,7 +79,7 @@ impl Finding {
     /// It could not be looked at: no reason to stop.
     fn unseen(check: &'static str, error: &Error) -> Self {
         let seen = format!("cannot be looked at: {}", error.in_short());
-        if matches!(error, Error::Denied { .. }) {
+        if error.kind() == ErrorKind::Denied {
             let fix = "run it as a member of the role outbox_control (see `postrider migrate roles`) and of pg_monitor";
             return Self::new(check, Level::Note, seen, "a role with more rights sees more").fix(fix);
         }

@@ -1,30 +1,24 @@
 //! Writes messages inside the caller's own transaction: both commit or neither does. The rules live in SQL, in the
 //! function `enqueue_many` of PostgreSQL and the view `outbox_enqueue` of SQLite; this file checks what can be checked
-//! first and hands messages to the caller's driver (one file for each under `enqueue/`). It opens no connection and
-//! starts no transaction.
+//! first and hands a [`Batch`] to the caller's driver (one file for each under `enqueue/`, or a user's own [`Enqueue`]). It
+//! opens no connection and starts no transaction.
 
+pub(crate) mod columns;
 #[cfg(feature = "sqlite")]
 pub(crate) mod rusqlite;
-#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite"))]
-mod sqlite;
 #[cfg(feature = "sqlx")]
-mod sqlx;
+pub(crate) mod sqlx;
 #[cfg(feature = "sqlx-sqlite")]
-mod sqlx_sqlite;
+pub(crate) mod sqlx_sqlite;
+mod statement;
 #[cfg(feature = "tokio-postgres")]
 pub(crate) mod tokio_postgres;
 
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-use std::time::SystemTime;
-
 use uuid::Uuid;
 
-use crate::error::Error;
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
-use crate::error::InvalidMessage;
+pub use self::statement::{Batch, PostgresArray, SqliteAnswer, SqliteInsert, SqliteValue, Statement};
+use crate::error::{Cause, Error};
 use crate::message::Message;
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-use crate::message::{Body, Due};
 use crate::schema::Schema;
 
 /// Most messages in one call: they are one statement, so that its locks are taken in one order.
@@ -32,6 +26,7 @@ pub const MAX_BATCH_MESSAGES: usize = 10_000;
 
 /// What became of an enqueued message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Enqueued {
     /// The message's id; the first message's if the dedupe key was known.
     pub message_id: Uuid,
@@ -39,6 +34,14 @@ pub struct Enqueued {
     pub sequence_id: Option<i64>,
     /// False if the dedupe key was known: nothing was written.
     pub created: bool,
+}
+
+impl Enqueued {
+    /// For an adapter: a row of the statement's answer.
+    #[must_use]
+    pub fn new(message_id: Uuid, sequence_id: Option<i64>, created: bool) -> Self {
+        Self { message_id, sequence_id, created }
+    }
 }
 
 /// A producer's handle: which schema the outbox is in. (In SQLite it is in the application's own file, and the schema's
@@ -62,7 +65,7 @@ impl Outbox {
     /// rusqlite there is a plain function, `postrider::sqlite::enqueue`.
     pub async fn enqueue<E: Enqueue>(&self, tx: E, message: &Message) -> Result<Enqueued, Error> {
         message.check()?;
-        only(tx.write(self, std::slice::from_ref(message)).await?)
+        only(tx.write(&Batch::new(&self.schema, std::slice::from_ref(message))).await?)
     }
 
     /// Writes up to [`MAX_BATCH_MESSAGES`] messages in the caller's transaction, in one round trip. One result for
@@ -72,127 +75,73 @@ impl Outbox {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        tx.write(self, messages).await
-    }
-
-    /// The PostgreSQL statement, for drivers that have no adapter here. Thirteen array parameters, one element per message, in
-    /// the order of `enqueue_many`: topic, payload (JSON text), namespace, tenant id, lane, dedupe key, priority,
-    /// headers (JSON text), due at (RFC 3339 text), occurred at, body, content type, delay in seconds (text).
-    #[must_use]
-    pub fn sql(&self) -> String {
-        format!(
-            "select message_id, sequence_id, created from {}.enqueue_many(topic => $1::text[], \
-             payload => $2::text[]::jsonb[], namespace => $3::text[], tenant_id => $4::uuid[], lane => $5::text[], \
-             dedupe_key => $6::text[], priority => $7::int4[], headers => $8::text[]::jsonb[], \
-             due_at => $9::text[]::timestamptz[], occurred_at => $10::text[]::timestamptz[], body => $11::bytea[], \
-             content_type => $12::text[], delay_seconds => $13::text[]::numeric[]) order by ordinal",
-            self.schema.quoted()
-        )
+        tx.write(&Batch::new(&self.schema, messages)).await
     }
 }
 
 /// The answer to one message: every driver answers with one row per message, or fails.
 pub(crate) fn only(mut answers: Vec<Enqueued>) -> Result<Enqueued, Error> {
-    answers.pop().ok_or_else(|| Error::Refused { message: "enqueue returned no row".to_owned(), hint: None })
+    answers
+        .pop()
+        .ok_or_else(|| Error::from(Cause::Refused { message: "enqueue returned no row".to_owned(), hint: None }))
 }
 
 /// What can be checked about a batch before the database is asked.
 pub(crate) fn check_many(messages: &[Message]) -> Result<(), Error> {
     if messages.len() > MAX_BATCH_MESSAGES {
-        return Err(Error::BatchTooLarge { count: messages.len(), max: MAX_BATCH_MESSAGES });
+        return Err(Error::from(Cause::BatchTooLarge { count: messages.len(), max: MAX_BATCH_MESSAGES }));
     }
     for (index, message) in messages.iter().enumerate() {
-        message.check().map_err(|source| Error::InvalidBatch { index, source })?;
+        message.check().map_err(|source| Error::from(Cause::InvalidBatch { index, source }))?;
     }
     Ok(())
 }
 
-/// A transaction that messages can be written in. Implemented here for each supported driver, and nowhere else.
-pub trait Enqueue: sealed::Sealed {
-    #[doc(hidden)]
-    fn write(self, outbox: &Outbox, messages: &[Message]) -> impl Future<Output = Result<Vec<Enqueued>, Error>> + Send;
-}
-
-pub(crate) mod sealed {
-    pub trait Sealed {}
-    #[cfg(feature = "tokio-postgres")]
-    impl Sealed for &tokio_postgres::Transaction<'_> {}
-    #[cfg(feature = "sqlx")]
-    impl Sealed for &mut sqlx::PgConnection {}
-    #[cfg(feature = "sqlx")]
-    impl Sealed for &mut sqlx::Transaction<'_, sqlx::Postgres> {}
-    #[cfg(feature = "sqlx-sqlite")]
-    impl Sealed for &mut sqlx::SqliteConnection {}
-    #[cfg(feature = "sqlx-sqlite")]
-    impl Sealed for &mut sqlx::Transaction<'_, sqlx::Sqlite> {}
-}
-
-/// Messages turned by ninety degrees: one array for each parameter of `enqueue_many`.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-#[derive(Debug, Default)]
-pub(crate) struct Columns<'a> {
-    pub(crate) topic: Vec<&'a str>,
-    pub(crate) payload: Vec<Option<&'a str>>,
-    pub(crate) namespace: Vec<Option<&'a str>>,
-    pub(crate) tenant_id: Vec<Option<Uuid>>,
-    pub(crate) lane: Vec<Option<&'a str>>,
-    /// Absent as a whole when no message has a key: the function then skips the dedupe table.
-    pub(crate) dedupe_key: Option<Vec<Option<&'a str>>>,
-    pub(crate) priority: Vec<i32>,
-    pub(crate) headers: Vec<Option<String>>,
-    pub(crate) due_at: Vec<Option<String>>,
-    pub(crate) occurred_at: Vec<Option<String>>,
-    pub(crate) body: Vec<Option<&'a [u8]>>,
-    pub(crate) content_type: Vec<Option<&'a str>>,
-    pub(crate) delay_seconds: Vec<Option<String>>,
-}
-
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-impl<'a> Columns<'a> {
-    pub(crate) fn from_messages(messages: &'a [Message]) -> Result<Self, InvalidMessage> {
-        let mut columns = Self::default();
-        let keyed = messages.iter().any(|message| message.dedupe_key.is_some());
-        columns.dedupe_key = keyed.then(|| messages.iter().map(|message| message.dedupe_key.as_deref()).collect());
-        for message in messages {
-            let (payload, body) = match &message.content {
-                Body::Json(json) => (Some(json.as_str()), None),
-                Body::Bytes(bytes) => (None, Some(bytes.as_slice())),
-            };
-            let (due_at, delay) = match message.due {
-                Due::Now => (None, None),
-                Due::After(delay) => (None, Some(format!("{}.{:06}", delay.as_secs(), delay.subsec_micros()))),
-                Due::At(time) => (Some(rfc3339("due_at", time)?), None),
-            };
-            columns.topic.push(&message.topic);
-            columns.payload.push(payload);
-            columns.namespace.push(message.namespace.as_deref());
-            columns.tenant_id.push(message.tenant_id);
-            columns.lane.push(message.lane.as_deref());
-            columns.priority.push(message.priority);
-            columns.headers.push(headers_json(message)?);
-            columns.due_at.push(due_at);
-            columns.occurred_at.push(message.occurred_at.map(|time| rfc3339("occurred_at", time)).transpose()?);
-            columns.body.push(body);
-            columns.content_type.push(message.content_type.as_deref());
-            columns.delay_seconds.push(delay);
-        }
-        Ok(columns)
-    }
-}
-
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
-fn headers_json(message: &Message) -> Result<Option<String>, InvalidMessage> {
-    if message.headers.is_empty() {
-        return Ok(None);
-    }
-    serde_json::to_string(&message.headers)
-        .map(Some)
-        .map_err(|error| InvalidMessage::NotJson { reason: error.to_string() })
-}
-
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-fn rfc3339(field: &'static str, time: SystemTime) -> Result<String, InvalidMessage> {
-    jiff::Timestamp::try_from(time)
-        .map(|timestamp| timestamp.to_string())
-        .map_err(|_| InvalidMessage::TimeOutOfRange { field })
+/// A transaction that messages can be written in. Implemented here for each supported driver. For another driver, implement
+/// it for a type of your own: run the statement that [`Batch`] hands out, and read its rows.
+///
+/// The rules: everything goes through the transaction that the caller gave, in which the caller's own rows are written; all
+/// messages are written or none; one [`Enqueued`] for each message, in their order. Messages are checked before this is
+/// called, and there is at least one. An error of the driver becomes [`Error::of_driver`], or
+/// [`Error::of_sqlstate`] where the driver tells the SQLSTATE.
+///
+/// ```
+/// # mod some_driver {
+/// #     #[derive(Debug)] pub struct Failed;
+/// #     impl std::fmt::Display for Failed { fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) } }
+/// #     impl std::error::Error for Failed {}
+/// #     pub struct Transaction;
+/// #     pub struct Query;
+/// #     impl Query { pub fn bind<T>(self, _: T) -> Self { self } }
+/// #     impl Transaction {
+/// #         pub fn query(&mut self, _: &str) -> Query { Query }
+/// #         pub async fn rows(&mut self, _: Query) -> Result<Vec<(uuid::Uuid, Option<i64>, bool)>, Failed> { Ok(vec![]) }
+/// #     }
+/// # }
+/// use postrider::enqueue::{Batch, PostgresArray};
+/// use postrider::{Enqueue, Enqueued, Error};
+///
+/// struct Mine<'a>(&'a mut some_driver::Transaction);
+///
+/// impl Enqueue for Mine<'_> {
+///     async fn write(self, batch: &Batch<'_>) -> Result<Vec<Enqueued>, Error> {
+///         let statement = batch.postgres()?;
+///         let mut query = self.0.query(&statement.sql);
+///         for array in statement.parameters {
+///             query = match array {
+///                 PostgresArray::Text(texts) => query.bind(texts),
+///                 PostgresArray::Uuid(ids) => query.bind(ids),
+///                 PostgresArray::Integer(numbers) => query.bind(numbers),
+///                 PostgresArray::BigInteger(numbers) => query.bind(numbers),
+///                 PostgresArray::Bytes(bytes) => query.bind(bytes),
+///             };
+///         }
+///         let rows = self.0.rows(query).await.map_err(Error::of_driver)?;
+///         Ok(rows.into_iter().map(|(id, sequence_id, created)| Enqueued::new(id, sequence_id, created)).collect())
+///     }
+/// }
+/// ```
+pub trait Enqueue {
+    /// Writes the messages of the batch.
+    fn write(self, batch: &Batch<'_>) -> impl Future<Output = Result<Vec<Enqueued>, Error>> + Send;
 }

@@ -1,109 +1,119 @@
-//! What can go wrong, said so that a person knows what happened, to what, and what to do. One type for the crate;
-//! callers match on the variant, never on text.
+//! What can go wrong, said so that a person knows what happened, to what, and what to do. One opaque type for the crate;
+//! callers match on its kind, never on text. Inside the crate an error is made as a [`Cause`].
 
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
 mod tables;
 
 use uuid::Uuid;
 
-/// Everything this crate can fail with.
-#[derive(Debug, thiserror::Error)]
+/// Everything this crate can fail with. [`Self::kind`] says what it is, its text says what happened and what to do, and its
+/// [source](std::error::Error::source) is what the driver said.
+pub struct Error(Box<Cause>);
+
+/// What an [`Error`] is: what a program decides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ErrorKind {
+    /// A message or an event breaks a rule; nothing was sent to the database. See [`Error::invalid_message`].
+    InvalidMessage,
+    /// More messages or events than one call takes.
+    BatchTooLarge,
+    /// The schema name is not a plain identifier.
+    BadSchemaName,
+    /// The lease ended or was taken over. The message is with somebody else: log it and do nothing more.
+    LeaseLost,
+    /// The database refused an argument.
+    Refused,
+    /// There is no sink of this name: a replay to it would wait for ever.
+    NoSuchSink,
+    /// The database has no outbox in this schema.
+    SchemaMissing,
+    /// The schema is older than this build needs.
+    SchemaTooOld,
+    /// The schema was made by a newer build.
+    SchemaTooNew,
+    /// A migration that was applied differs from the one in this build.
+    MigrationChanged,
+    /// A migration did not get a lock in time.
+    Locked,
+    /// The database URL cannot be used.
+    BadUrl,
+    /// No connection to the database.
+    Connect,
+    /// Every connection of the store's pool is in use, for longer than one waits.
+    NoFreeConnection,
+    /// The server takes no writes.
+    ReadOnly,
+    /// The store cannot tell when something becomes due; polling still finds it.
+    CannotListen,
+    /// The SQLite file cannot be opened.
+    FileUnusable,
+    /// The SQLite file was deleted or replaced while it was open.
+    FileGone,
+    /// Another connection kept SQLite's write lock for longer than this one waits.
+    Busy,
+    /// The SQLite database has no outbox.
+    OutboxMissing,
+    /// The store's thread has ended.
+    Stopped,
+    /// A message that the store holds and cannot hand out.
+    Unreadable,
+    /// The role may not do this.
+    Denied,
+    /// Anything else that a driver reports: see its source.
+    Driver,
+}
+
+/// An error from within.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
     /// The message breaks a rule; nothing was sent to the database.
     #[error("invalid message: {0}")]
-    InvalidMessage(#[from] InvalidMessage),
+    InvalidMessage(#[source] InvalidMessage),
 
     /// One message or event of a batch breaks a rule; nothing was sent to the database.
     #[error("number {} of the batch is invalid: {source}", index + 1)]
-    InvalidBatch {
-        /// Position in the batch, from 0.
-        index: usize,
-        /// The rule it breaks.
-        source: InvalidMessage,
-    },
+    InvalidBatch { index: usize, source: InvalidMessage },
 
     /// More messages or events than one call takes.
     #[error("a batch of {count} is too large: give at most {max} in one call")]
-    BatchTooLarge {
-        /// How many were given.
-        count: usize,
-        /// How many are allowed.
-        max: usize,
-    },
+    BatchTooLarge { count: usize, max: usize },
 
     /// The schema name is not a plain identifier.
     #[error(
         "schema name {name:?} is not usable: 1 to 48 ASCII letters, digits and underscores, not beginning with a digit \
          or pg_"
     )]
-    BadSchemaName {
-        /// The name that was refused.
-        name: String,
-    },
+    BadSchemaName { name: String },
 
     /// The lease ended or was taken over. The message is with somebody else: log it and do nothing more.
     #[error("lease lost: message {message_id} is no longer held under this token")]
-    LeaseLost {
-        /// The message whose lease is lost.
-        message_id: Uuid,
-    },
+    LeaseLost { message_id: Uuid },
 
     /// The database refused an argument (SQLSTATE 22023 and the other data exceptions).
     #[error("the database refused the input: {message}{}", hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default())]
-    Refused {
-        /// What is wrong with it.
-        message: String,
-        /// What to do about it.
-        hint: Option<String>,
-    },
+    Refused { message: String, hint: Option<String> },
 
     /// There is no sink of this name (SQLSTATE P7003): a replay to it would wait for ever.
     #[error("{message}: a new sink is known once it has a route, or a relay delivers to it")]
-    NoSuchSink {
-        /// Which one.
-        message: String,
-    },
+    NoSuchSink { message: String },
 
     /// The database has no outbox in this schema.
     #[error("there is no outbox in schema {schema:?} of this database: run `postrider migrate up`")]
-    SchemaMissing {
-        /// The schema that was looked for.
-        schema: String,
-    },
+    SchemaMissing { schema: String },
 
     /// The schema is older than this build needs.
     #[error("schema {schema:?} is at version {found}, this build needs {needed}: run `postrider migrate up`")]
-    SchemaTooOld {
-        /// The schema.
-        schema: String,
-        /// Its version.
-        found: i32,
-        /// The version this build needs.
-        needed: i32,
-    },
+    SchemaTooOld { schema: String, found: i32, needed: i32 },
 
     /// The schema was made by a newer build.
     #[error("schema {schema:?} is at version {found}, this build understands up to {known}: use a newer postrider")]
-    SchemaTooNew {
-        /// The schema.
-        schema: String,
-        /// Its version.
-        found: i32,
-        /// The newest version this build understands.
-        known: i32,
-    },
+    SchemaTooNew { schema: String, found: i32, known: i32 },
 
     /// A migration that was applied differs from the one in this build.
     #[error(
         "migration {version} ({name}) was applied with another content: this build and the database do not belong together"
     )]
-    MigrationChanged {
-        /// Its number.
-        version: i32,
-        /// Its name.
-        name: String,
-    },
+    MigrationChanged { version: i32, name: String },
 
     /// A migration did not get a lock in time.
     #[error(
@@ -114,30 +124,15 @@ pub enum Error {
             format!("Those with locks there now: {}. End what should not be there, and run it again", holders.join("; "))
         }
     )]
-    Locked {
-        /// The schema.
-        schema: String,
-        /// How long the lock was waited for, as PostgreSQL writes it.
-        waited: String,
-        /// The sessions that hold locks there: process, login, and since when.
-        holders: Vec<String>,
-    },
+    Locked { schema: String, waited: String, holders: Vec<String> },
 
     /// The database URL cannot be used.
     #[error("the database URL is not usable: {reason}")]
-    BadUrl {
-        /// Why not. Never contains the URL, which may hold a password.
-        reason: String,
-    },
+    BadUrl { reason: String },
 
     /// No connection to the database.
     #[error("cannot connect to PostgreSQL at {target}: {reason}")]
-    Connect {
-        /// Host, port and database; never the password.
-        target: String,
-        /// What the server or the network said, and what to do.
-        reason: String,
-    },
+    Connect { target: String, reason: String },
 
     /// Every connection of the store's pool is in use, for longer than one waits.
     #[error(
@@ -151,50 +146,29 @@ pub enum Error {
             )
         }
     )]
-    NoFreeConnection {
-        /// Hosts, ports and database; never the password.
-        target: String,
-        /// How many connections the pool has.
-        max: usize,
-        /// How many of them wait for the end of a statement that nobody waits for any more.
-        given_up: usize,
-    },
+    NoFreeConnection { target: String, max: usize, given_up: usize },
 
     /// The server takes no writes (SQLSTATE 25006, and what PostgreSQL says during recovery).
     #[error(
         "this server takes no writes ({message}): it is a standby, or set to be read-only. Connect to the primary; with \
          several hosts in the URL it is found by itself"
     )]
-    ReadOnly {
-        /// What PostgreSQL said.
-        message: String,
-    },
+    ReadOnly { message: String },
 
     /// The store cannot tell when something becomes due; polling still finds it.
     #[error("this connection hears no notifications: {reason}")]
-    CannotListen {
-        /// Why not.
-        reason: String,
-    },
+    CannotListen { reason: String },
 
     /// The SQLite file cannot be used.
     #[error("cannot open the SQLite file {path}: {reason}")]
-    SqliteOpen {
-        /// The file.
-        path: String,
-        /// Why not, and what to do.
-        reason: String,
-    },
+    SqliteOpen { path: String, reason: String },
 
     /// The SQLite file was deleted or replaced while it was open.
     #[error(
         "the SQLite file {path} was deleted, or another file is in its place: this process still has the old one open, \
          where nobody else writes. Put the old file back, or restart this process to use what is there now"
     )]
-    SqliteFileGone {
-        /// The file.
-        path: String,
-    },
+    SqliteFileGone { path: String },
 
     /// Another connection kept SQLite's write lock for longer than this one waits.
     #[error(
@@ -213,17 +187,19 @@ pub enum Error {
 
     /// A message that the store holds and cannot hand out.
     #[error("a message cannot be read: {reason}")]
-    Unreadable {
-        /// What is wrong with it.
-        reason: String,
-    },
+    Unreadable { reason: String },
 
     /// The role may not do this.
     #[error("permission denied: {message} (see `postrider migrate roles`)")]
-    Denied {
-        /// What PostgreSQL said.
-        message: String,
-    },
+    Denied { message: String },
+
+    /// Said by a store or an adapter that is not of this crate.
+    #[error("{message}")]
+    Told { kind: ErrorKind, message: String },
+
+    /// Anything else that a driver which is not of this crate reports.
+    #[error("database error")]
+    Foreign(#[source] Box<dyn std::error::Error + Send + Sync>),
 
     /// Anything else the PostgreSQL driver reports.
     #[cfg(feature = "tokio-postgres")]
@@ -242,42 +218,99 @@ pub enum Error {
 }
 
 impl Error {
+    /// An error of a store or an adapter of your own.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Cause::Told { kind, message: message.into() }.into()
+    }
+
+    /// An error of a driver that this crate has no adapter for.
+    pub fn of_driver(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Cause::Foreign(error.into()).into()
+    }
+
+    /// The same, if the driver tells what PostgreSQL said: what this crate knows gets its kind.
+    pub fn of_sqlstate(
+        sqlstate: &str,
+        message: &str,
+        hint: Option<&str>,
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        tables::classify(sqlstate, message, hint).unwrap_or_else(|| Cause::Foreign(error.into())).into()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind()
+    }
+
+    /// The rule that a message or an event breaks, if that is why.
+    #[must_use]
+    pub fn invalid_message(&self) -> Option<&InvalidMessage> {
+        match &*self.0 {
+            Cause::InvalidMessage(invalid) | Cause::InvalidBatch { source: invalid, .. } => Some(invalid),
+            _ => None,
+        }
+    }
+
+    /// Which one of a batch breaks a rule, from 0.
+    #[must_use]
+    pub fn batch_index(&self) -> Option<usize> {
+        if let Cause::InvalidBatch { index, .. } = *self.0 { Some(index) } else { None }
+    }
+
+    /// What the store or the server said, without what this crate says around it.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match &*self.0 {
+            Cause::Refused { message, .. }
+            | Cause::NoSuchSink { message }
+            | Cause::ReadOnly { message }
+            | Cause::Denied { message }
+            | Cause::Told { message, .. } => Some(message),
+            Cause::BadUrl { reason }
+            | Cause::Connect { reason, .. }
+            | Cause::CannotListen { reason }
+            | Cause::SqliteOpen { reason, .. }
+            | Cause::Unreadable { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What the database advises, if it refused something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        if let Cause::Refused { hint, .. } = &*self.0 { hint.as_deref() } else { None }
+    }
+
+    /// The SQLSTATE of a [`ErrorKind::Driver`] error, if PostgreSQL told one.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<&str> {
+        match &*self.0 {
+            #[cfg(feature = "tokio-postgres")]
+            Cause::Postgres(driver) => driver.code().map(tokio_postgres::error::SqlState::code),
+            _ => None,
+        }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.0
+    }
+
     /// Whether the store itself said no, rather than being away or busy: asking the same again gets the same answer.
     #[must_use]
     pub fn is_an_answer(&self) -> bool {
-        match self {
-            Self::InvalidMessage(_)
-            | Self::InvalidBatch { .. }
-            | Self::BatchTooLarge { .. }
-            | Self::BadSchemaName { .. }
-            | Self::LeaseLost { .. }
-            | Self::Refused { .. }
-            | Self::NoSuchSink { .. }
-            | Self::SchemaMissing { .. }
-            | Self::SchemaTooOld { .. }
-            | Self::SchemaTooNew { .. }
-            | Self::MigrationChanged { .. }
-            | Self::BadUrl { .. }
-            | Self::SqliteOutboxMissing
-            | Self::Unreadable { .. }
-            | Self::Denied { .. } => true,
-            Self::Connect { .. }
-            | Self::NoFreeConnection { .. }
-            | Self::ReadOnly { .. }
-            | Self::CannotListen { .. }
-            | Self::Locked { .. }
-            | Self::SqliteOpen { .. }
-            | Self::SqliteFileGone { .. }
-            | Self::SqliteBusy
-            | Self::StoreStopped => false,
+        match &*self.0 {
             #[cfg(feature = "tokio-postgres")]
-            Self::Postgres(driver) => driver.as_db_error().is_some_and(|db| !tables::passes(db.code().code())),
+            Cause::Postgres(driver) => driver.as_db_error().is_some_and(|db| !tables::passes(db.code().code())),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(driver) => {
+            Cause::Sqlite(driver) => {
                 driver.sqlite_error().is_none_or(|error| !tables::passes_in_sqlite(error.extended_code))
             }
             #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
-            Self::Sqlx(driver) => tables::sqlx_is_an_answer(driver),
+            Cause::Sqlx(driver) => tables::sqlx_is_an_answer(driver),
+            other => other.kind().is_an_answer(),
         }
     }
 
@@ -285,16 +318,17 @@ impl Error {
     /// statement may have been carried out, and its answer lost.
     #[must_use]
     pub fn nothing_happened(&self) -> bool {
-        match self {
-            // It was carried out, and what came back cannot be read; or nobody knows.
-            Self::Unreadable { .. } | Self::StoreStopped => false,
+        match &*self.0 {
             // A session that was ended, or a server that was lost behind a pooler, may have been so after the commit.
             #[cfg(feature = "tokio-postgres")]
-            Self::Postgres(driver) => driver.code().is_some_and(|code| {
+            Cause::Postgres(driver) => driver.code().is_some_and(|code| {
                 let code = code.code();
                 code != "40003" && !["57P", "08", "58"].iter().any(|class| code.starts_with(class))
             }),
-            _ => true,
+            #[cfg(feature = "sqlite")]
+            Cause::Sqlite(_) => true,
+            // It was carried out, and what came back cannot be read; or nobody knows.
+            other => !matches!(other.kind(), ErrorKind::Unreadable | ErrorKind::Stopped | ErrorKind::Driver),
         }
     }
 
@@ -302,11 +336,10 @@ impl Error {
     /// the schema or itself.
     #[must_use]
     pub fn is_about_the_content(&self) -> bool {
-        match self {
-            Self::Unreadable { .. } | Self::Refused { .. } => true,
+        match &*self.0 {
             #[cfg(feature = "tokio-postgres")]
-            Self::Postgres(driver) => driver.code().is_some_and(|code| code.code().starts_with("XX")),
-            _ => false,
+            Cause::Postgres(driver) => driver.code().is_some_and(|code| code.code().starts_with("XX")),
+            other => matches!(other.kind(), ErrorKind::Unreadable | ErrorKind::Refused),
         }
     }
 
@@ -315,10 +348,110 @@ impl Error {
     pub fn in_short(&self) -> String {
         // What the server said is in the error's own text.
         #[cfg(feature = "tokio-postgres")]
-        if matches!(self, Self::Postgres(driver) if driver.as_db_error().is_some()) {
+        if matches!(&*self.0, Cause::Postgres(driver) if driver.as_db_error().is_some()) {
             return self.to_string();
         }
         words_and_causes(self)
+    }
+}
+
+impl Cause {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Told { kind, .. } => *kind,
+            Self::InvalidMessage(_) | Self::InvalidBatch { .. } => ErrorKind::InvalidMessage,
+            Self::BatchTooLarge { .. } => ErrorKind::BatchTooLarge,
+            Self::BadSchemaName { .. } => ErrorKind::BadSchemaName,
+            Self::LeaseLost { .. } => ErrorKind::LeaseLost,
+            Self::Refused { .. } => ErrorKind::Refused,
+            Self::NoSuchSink { .. } => ErrorKind::NoSuchSink,
+            Self::SchemaMissing { .. } => ErrorKind::SchemaMissing,
+            Self::SchemaTooOld { .. } => ErrorKind::SchemaTooOld,
+            Self::SchemaTooNew { .. } => ErrorKind::SchemaTooNew,
+            Self::MigrationChanged { .. } => ErrorKind::MigrationChanged,
+            Self::Locked { .. } => ErrorKind::Locked,
+            Self::BadUrl { .. } => ErrorKind::BadUrl,
+            Self::Connect { .. } => ErrorKind::Connect,
+            Self::NoFreeConnection { .. } => ErrorKind::NoFreeConnection,
+            Self::ReadOnly { .. } => ErrorKind::ReadOnly,
+            Self::CannotListen { .. } => ErrorKind::CannotListen,
+            Self::SqliteOpen { .. } => ErrorKind::FileUnusable,
+            Self::SqliteFileGone { .. } => ErrorKind::FileGone,
+            Self::SqliteBusy => ErrorKind::Busy,
+            Self::SqliteOutboxMissing => ErrorKind::OutboxMissing,
+            Self::StoreStopped => ErrorKind::Stopped,
+            Self::Unreadable { .. } => ErrorKind::Unreadable,
+            Self::Denied { .. } => ErrorKind::Denied,
+            Self::Foreign(_) => ErrorKind::Driver,
+            #[cfg(feature = "tokio-postgres")]
+            Self::Postgres(_) => ErrorKind::Driver,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => ErrorKind::Driver,
+            #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
+            Self::Sqlx(_) => ErrorKind::Driver,
+        }
+    }
+}
+
+impl ErrorKind {
+    /// Whether the store itself said no: see [`Error::is_an_answer`].
+    fn is_an_answer(self) -> bool {
+        match self {
+            Self::InvalidMessage
+            | Self::BatchTooLarge
+            | Self::BadSchemaName
+            | Self::LeaseLost
+            | Self::Refused
+            | Self::NoSuchSink
+            | Self::SchemaMissing
+            | Self::SchemaTooOld
+            | Self::SchemaTooNew
+            | Self::MigrationChanged
+            | Self::BadUrl
+            | Self::OutboxMissing
+            | Self::Unreadable
+            | Self::Denied => true,
+            Self::Connect
+            | Self::NoFreeConnection
+            | Self::ReadOnly
+            | Self::CannotListen
+            | Self::Locked
+            | Self::FileUnusable
+            | Self::FileGone
+            | Self::Busy
+            | Self::Stopped
+            | Self::Driver => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.0, formatter)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
+        Self(Box::new(cause))
+    }
+}
+
+impl From<InvalidMessage> for Error {
+    fn from(invalid: InvalidMessage) -> Self {
+        Cause::InvalidMessage(invalid).into()
     }
 }
 
@@ -411,9 +544,10 @@ pub enum InvalidMessage {
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(db) => tables::classify(db.code().code(), db.message(), db.hint()).unwrap_or(Self::Postgres(error)),
-            None => Self::Postgres(error),
+            Some(db) => tables::classify(db.code().code(), db.message(), db.hint()).unwrap_or(Cause::Postgres(error)),
+            None => Cause::Postgres(error),
         }
+        .into()
     }
 }
 
@@ -427,7 +561,7 @@ impl From<rusqlite::Error> for Error {
             rusqlite::Error::SqlInputError { error: code, msg, .. } => tables::classify_sqlite(code.extended_code, msg),
             _ => None,
         };
-        known.unwrap_or(Self::Sqlite(error))
+        known.unwrap_or(Cause::Sqlite(error)).into()
     }
 }
 
@@ -445,6 +579,6 @@ impl From<sqlx::Error> for Error {
             }
             None
         });
-        known.unwrap_or(Self::Sqlx(error))
+        known.unwrap_or(Cause::Sqlx(error)).into()
     }
 }

@@ -17,15 +17,14 @@ mod tokio_postgres;
 
 use uuid::Uuid;
 
-use crate::enqueue::MAX_BATCH_MESSAGES;
-use crate::error::{Error, InvalidMessage};
+use crate::enqueue::{MAX_BATCH_MESSAGES, PostgresArray, SqliteValue, Statement};
+use crate::error::{Cause, Error, InvalidMessage};
 use crate::message::{check_name, limit};
 use crate::schema::Schema;
 use crate::statement::named;
 
-/// The statement that every SQLite driver runs, once for each event: five parameters, and one row written means that
-/// the event came for the first time. See `docs/inbox.md`.
-pub const SQLITE_RECEIVE: &str = named!("sqlite", "inbox", "receive");
+/// What every SQLite driver runs, once for each event.
+const SQLITE_RECEIVE: &str = named!("sqlite", "inbox", "receive");
 
 /// What arrives: somebody's message, known by its id and its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,12 +77,10 @@ impl Event {
         Ok(())
     }
 
-    #[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
     fn lane_name(&self) -> Option<&str> {
         self.place.as_ref().map(|(lane, _)| lane.as_str())
     }
 
-    #[cfg(any(feature = "tokio-postgres", feature = "sqlx", feature = "sqlite", feature = "sqlx-sqlite"))]
     fn sequence_id(&self) -> Option<i64> {
         self.place.as_ref().map(|(_, sequence_id)| *sequence_id)
     }
@@ -110,12 +107,12 @@ impl Inbox {
     /// waits: false if that one commits, true if it rolls back.
     pub async fn receive<R: Receive>(&self, tx: R, event: &Event) -> Result<bool, Error> {
         event.check()?;
-        let answers = tx.note(self, std::slice::from_ref(event)).await?;
+        let answers = tx.note(&Arrivals { schema: &self.schema, events: std::slice::from_ref(event) }).await?;
         // Every driver answers once for each event, or fails.
         answers
             .first()
             .copied()
-            .ok_or_else(|| Error::Refused { message: "receive returned no row".to_owned(), hint: None })
+            .ok_or_else(|| Error::from(Cause::Refused { message: "receive returned no row".to_owned(), hint: None }))
     }
 
     /// The same for up to [`MAX_BATCH_MESSAGES`] events, in one round trip to PostgreSQL. One answer for each, in the same
@@ -126,60 +123,71 @@ impl Inbox {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        tx.note(self, events).await
-    }
-
-    /// The PostgreSQL statement, for drivers that have no adapter here. Five array parameters, one element per event:
-    /// event id, tenant id, source, lane, number in the lane. One row for each, in the same order.
-    #[must_use]
-    pub fn sql(&self) -> String {
-        format!(
-            "select first from {}.receive_many(event_id => $1::uuid[], tenant_id => $2::uuid[], source => $3::text[], \
-             lane => $4::text[], sequence_id => $5::int8[]) order by ordinal",
-            self.schema.quoted()
-        )
+        tx.note(&Arrivals { schema: &self.schema, events }).await
     }
 }
 
 /// What can be checked about a batch before the database is asked.
 pub(crate) fn check_many(events: &[Event]) -> Result<(), Error> {
     if events.len() > MAX_BATCH_MESSAGES {
-        return Err(Error::BatchTooLarge { count: events.len(), max: MAX_BATCH_MESSAGES });
+        return Err(Error::from(Cause::BatchTooLarge { count: events.len(), max: MAX_BATCH_MESSAGES }));
     }
     for (index, event) in events.iter().enumerate() {
-        event.check().map_err(|source| Error::InvalidBatch { index, source })?;
+        event.check().map_err(|source| Error::from(Cause::InvalidBatch { index, source }))?;
     }
     Ok(())
 }
 
-/// A transaction that events can be received in. Implemented here for each supported driver, and nowhere else.
-pub trait Receive: crate::enqueue::sealed::Sealed {
-    #[doc(hidden)]
-    fn note(self, inbox: &Inbox, events: &[Event]) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
+/// A transaction that events can be received in. Implemented here for each supported driver; for another one, do as with
+/// [`crate::Enqueue`].
+pub trait Receive {
+    /// Receives the events, in the caller's transaction: true for each that came for the first time, in their order.
+    fn note(self, arrivals: &Arrivals<'_>) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
 }
 
-/// Events turned by ninety degrees: one array for each parameter of `receive_many`.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-#[derive(Debug)]
-struct Columns<'a> {
-    event_id: Vec<Uuid>,
-    tenant_id: Vec<Option<Uuid>>,
-    source: Vec<&'a str>,
-    /// Absent as a whole when no event has a lane: the function then asks no lane.
-    lane: Option<Vec<Option<&'a str>>>,
-    sequence_id: Option<Vec<Option<i64>>>,
+/// Events that were checked and are to be received: what [`Receive`] is given. There is at least one.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrivals<'a> {
+    schema: &'a Schema,
+    events: &'a [Event],
 }
 
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-impl<'a> Columns<'a> {
-    fn from_events(events: &'a [Event]) -> Self {
-        let numbered = events.iter().any(|event| event.place.is_some());
-        Self {
-            event_id: events.iter().map(|event| event.id).collect(),
-            tenant_id: events.iter().map(|event| event.tenant_id).collect(),
-            source: events.iter().map(|event| event.source.as_str()).collect(),
-            lane: numbered.then(|| events.iter().map(Event::lane_name).collect()),
-            sequence_id: numbered.then(|| events.iter().map(Event::sequence_id).collect()),
-        }
+impl<'a> Arrivals<'a> {
+    /// For PostgreSQL: one statement for all events. It answers with one row for each, in their order: a bool, true the
+    /// first time.
+    #[must_use]
+    pub fn postgres(&self) -> Statement<PostgresArray<'a>> {
+        let sql = format!(
+            "select first from {}.receive_many(event_id => $1::uuid[], tenant_id => $2::uuid[], source => $3::text[], \
+             lane => $4::text[], sequence_id => $5::int8[]) order by ordinal",
+            self.schema.quoted()
+        );
+        // Absent as a whole when no event has a lane: the function then asks no lane.
+        let numbered = self.events.iter().any(|event| event.place.is_some());
+        let all = self.events.iter();
+        let arrays = vec![
+            PostgresArray::Uuid(Some(all.clone().map(|event| Some(event.id)).collect())),
+            PostgresArray::Uuid(Some(all.clone().map(|event| event.tenant_id).collect())),
+            PostgresArray::Text(Some(all.clone().map(|event| Some(event.source.as_str().into())).collect())),
+            PostgresArray::Text(numbered.then(|| all.clone().map(|event| event.lane_name().map(Into::into)).collect())),
+            PostgresArray::BigInteger(numbered.then(|| all.map(Event::sequence_id).collect())),
+        ];
+        Statement::new(sql, arrays)
     }
+
+    /// For SQLite: one statement for each event, in their order. One row written means that it came for the first time.
+    pub fn sqlite(&self) -> impl Iterator<Item = Statement<SqliteValue<'a>>> + use<'a> {
+        self.events.iter().map(sqlite)
+    }
+}
+
+pub(crate) fn sqlite(event: &Event) -> Statement<SqliteValue<'_>> {
+    let values = [
+        event.id.into(),
+        event.tenant_id.into(),
+        event.source.as_str().into(),
+        event.lane_name().into(),
+        event.sequence_id().into(),
+    ];
+    Statement::new(SQLITE_RECEIVE, values.into())
 }

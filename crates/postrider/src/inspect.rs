@@ -81,7 +81,7 @@ pub trait Inspect: Send + Sync {
     /// Which of the messages that the filter names have no open delivery that it means.
     async fn not_open(&self, filter: &DeliveryFilter) -> Result<Vec<Uuid>, Error>;
 
-    /// What a step of this replay would take. [`Error::NoSuchSink`] as for the replay itself.
+    /// What a step of this replay would take. [`crate::ErrorKind::NoSuchSink`] as for the replay itself.
     async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error>;
 
     /// How many leases [`crate::Action::UnclaimStuck`] would end.

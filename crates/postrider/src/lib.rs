@@ -21,11 +21,11 @@
 
 mod backoff;
 pub mod doctor;
-mod enqueue;
+pub mod enqueue;
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod explain;
-mod inbox;
+pub mod inbox;
 mod inspect;
 mod json;
 mod lifecycle;
@@ -47,8 +47,8 @@ pub mod sqlite {
 
 pub use crate::backoff::Backoff;
 pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
-pub use crate::error::{Error, InvalidMessage};
-pub use crate::inbox::{Event, Inbox, Receive, SQLITE_RECEIVE};
+pub use crate::error::{Error, ErrorKind, InvalidMessage};
+pub use crate::inbox::{Event, Inbox, Receive};
 pub use crate::inspect::{
     AttemptRecord, AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, DeliveryRecord, Entry,
     Explanation, FutureTimes, IdTail, Inspect, LaneFilter, LaneState, LaneStatus, ListFilter, ListState,

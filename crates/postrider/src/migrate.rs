@@ -12,7 +12,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use crate::doctor::locks;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::schema::Schema;
 
 pub use roles::{Roles, roles};
@@ -170,7 +170,7 @@ impl Status {
 
 /// Applies what is missing, as one transaction. Safe to call from many processes at once: one works, the others wait
 /// and find nothing to do. Refuses a schema that is newer than this build. No lock is waited for without end: see
-/// [`Error::Locked`].
+/// [`crate::ErrorKind::Locked`].
 pub async fn up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> {
     let mut beginnings = 1;
     loop {
@@ -230,7 +230,7 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
         let checksum = hash([migration.sql]);
         match known.iter().find(|(version, ..)| *version == migration.version) {
             Some((version, name, found)) if *found != checksum => {
-                return Err(Error::MigrationChanged { version: *version, name: name.clone() });
+                return Err(Error::from(Cause::MigrationChanged { version: *version, name: name.clone() }));
             }
             Some(_) => {}
             None => {
@@ -293,7 +293,7 @@ pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), E
     let rows = client.query_typed(&sql, &[]).await.map_err(|error| {
         match error.code().map(tokio_postgres::error::SqlState::code) {
             // Schema or function missing. (A schema one may not look into answers with 42501, which is left as it is.)
-            Some("3F000" | "42883") => Error::SchemaMissing { schema: schema.to_string() },
+            Some("3F000" | "42883") => Error::from(Cause::SchemaMissing { schema: schema.to_string() }),
             _ => Error::from(error),
         }
     })?;
@@ -301,8 +301,12 @@ pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), E
     let known = latest_version();
     match found.cmp(&known) {
         std::cmp::Ordering::Equal => Ok(()),
-        std::cmp::Ordering::Less => Err(Error::SchemaTooOld { schema: schema.to_string(), found, needed: known }),
-        std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { schema: schema.to_string(), found, known }),
+        std::cmp::Ordering::Less => {
+            Err(Error::from(Cause::SchemaTooOld { schema: schema.to_string(), found, needed: known }))
+        }
+        std::cmp::Ordering::Greater => {
+            Err(Error::from(Cause::SchemaTooNew { schema: schema.to_string(), found, known }))
+        }
     }
 }
 
@@ -342,12 +346,12 @@ async fn lock(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
 }
 
 fn is_code(error: &Error, code: &SqlState) -> bool {
-    matches!(error, Error::Postgres(driver) if driver.code() == Some(code))
+    error.sqlstate() == Some(code.code())
 }
 
 /// A unique violation in PostgreSQL's own tables: somebody else has made the schema or its first table.
 fn was_made_meanwhile(error: &Error) -> bool {
-    let Error::Postgres(driver) = error else { return false };
+    let Cause::Postgres(driver) = error.cause() else { return false };
     driver.as_db_error().is_some_and(|db| *db.code() == SqlState::UNIQUE_VIOLATION && db.schema() == Some("pg_catalog"))
 }
 
@@ -356,7 +360,7 @@ async fn locked(client: &Client, schema: &Schema, error: Error) -> Error {
     let Ok(holders) = locks::holders(client, schema).await else { return error };
     let waited = client.query_typed(LIMIT_IN_FORCE, &[(&LOCK_WAIT, Type::TEXT)]).await;
     let waited = waited.ok().and_then(|rows| rows.first()?.try_get(0).ok()).unwrap_or_else(|| LOCK_WAIT.to_owned());
-    Error::Locked { schema: schema.to_string(), waited, holders }
+    Error::from(Cause::Locked { schema: schema.to_string(), waited, holders })
 }
 
 /// Once the schema belongs to the NOLOGIN owner role, migrations act as that role: what they make belongs to it too.
@@ -390,7 +394,7 @@ async fn applied(client: &impl GenericClient, schema: &Schema) -> Result<Vec<(i3
 fn refuse_newer(known: &[(i32, String, String)], schema: &Schema) -> Result<(), Error> {
     match known.iter().map(|(version, ..)| *version).max() {
         Some(found) if found > latest_version() => {
-            Err(Error::SchemaTooNew { schema: schema.to_string(), found, known: latest_version() })
+            Err(Error::from(Cause::SchemaTooNew { schema: schema.to_string(), found, known: latest_version() }))
         }
         _ => Ok(()),
     }

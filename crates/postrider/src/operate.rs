@@ -64,7 +64,7 @@ pub enum Action {
         lane: String,
     },
     /// delivered → pending again, in the order of their ids. What is pending or dead for the sink is left alone.
-    /// [`crate::Error::NoSuchSink`]: nobody has ever heard of the sink.
+    /// [`crate::ErrorKind::NoSuchSink`]: nobody has ever heard of the sink.
     Replay(Replay),
     /// A sink's messages wait.
     Pause {

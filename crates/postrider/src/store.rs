@@ -16,7 +16,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::enqueue::Enqueued;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::inbox::Event;
 use crate::inspect::{Inspect, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome, Parcel};
@@ -95,10 +95,10 @@ pub trait Queue: Send + Sync {
     /// A worker says that it is awake: it need not be notified.
     async fn woke(&self, worker_id: &str) -> Result<(), Error>;
 
-    /// Hears when something may have become due. [`Error::CannotListen`]: only polling works with this store.
+    /// Hears when something may have become due. [`crate::ErrorKind::CannotListen`]: only polling works with this store.
     async fn listen(&self) -> Result<Box<dyn Listener>, Error>;
 
-    /// Whether it can be written to, now: [`Error::ReadOnly`] if its server is a standby or read-only.
+    /// Whether it can be written to, now: [`crate::ErrorKind::ReadOnly`] if its server is a standby or read-only.
     async fn can_write(&self) -> Result<(), Error>;
 
     /// A relay says that it is alive, and how its sinks are: see [`Inspect::relays`].
@@ -122,12 +122,12 @@ pub trait Queue: Send + Sync {
     /// numbers. Returns how many. See [`crate::Inbox`].
     async fn prune_inbox(&self, older_than: Option<Duration>) -> Result<u64, Error>;
 
-    /// Records one delivered message. An error of [`Error::LeaseLost`] is to be logged, never turned into a nack.
+    /// Records one delivered message. An error of [`crate::ErrorKind::LeaseLost`] is to be logged, never turned into a nack.
     async fn ack(&self, worker_id: &str, claimed: &Claimed) -> Result<(), Error> {
         self.finish(worker_id, claimed, Outcome::Dispatched).await
     }
 
-    /// Records one failed message, due again after `retry_after`. An error of [`Error::LeaseLost`] is to be logged.
+    /// Records one failed message, due again after `retry_after`. An error of [`crate::ErrorKind::LeaseLost`] is to be logged.
     async fn nack(
         &self,
         worker_id: &str,
@@ -138,10 +138,14 @@ pub trait Queue: Send + Sync {
         self.finish(worker_id, claimed, Outcome::Retryable { retry_after, failure }).await
     }
 
-    /// Records one outcome, or fails with [`Error::LeaseLost`] and changes nothing.
+    /// Records one outcome, or fails with [`crate::ErrorKind::LeaseLost`] and changes nothing.
     async fn finish(&self, worker_id: &str, claimed: &Claimed, outcome: Outcome) -> Result<(), Error> {
         let completed = self.complete(worker_id, &[Completion::new(claimed, outcome)]).await?;
-        if completed.is_empty() { Err(Error::LeaseLost { message_id: claimed.message_id }) } else { Ok(()) }
+        if completed.is_empty() {
+            Err(Error::from(Cause::LeaseLost { message_id: claimed.message_id }))
+        } else {
+            Ok(())
+        }
     }
 }
 

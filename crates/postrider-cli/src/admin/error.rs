@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use postrider::Error;
+use postrider::{Error, ErrorKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -93,15 +93,16 @@ impl From<Refusal> for ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Refused { message, hint } => Self { hint, ..Self::invalid(message) },
-            Error::InvalidMessage(_) | Error::InvalidBatch { .. } | Error::BatchTooLarge { .. } => {
-                Self::invalid(error.in_short())
-            }
-            Error::NoSuchSink { .. } => Self::not_found(error.in_short()).hint("GET /api/v1/sinks lists them"),
-            Error::Denied { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "DENIED", error.in_short())
+        match error.kind() {
+            ErrorKind::Refused => Self {
+                hint: error.hint().map(str::to_owned),
+                ..Self::invalid(error.reason().map_or_else(|| error.in_short(), str::to_owned))
+            },
+            ErrorKind::InvalidMessage | ErrorKind::BatchTooLarge => Self::invalid(error.in_short()),
+            ErrorKind::NoSuchSink => Self::not_found(error.in_short()).hint("GET /api/v1/sinks lists them"),
+            ErrorKind::Denied => Self::new(StatusCode::SERVICE_UNAVAILABLE, "DENIED", error.in_short())
                 .hint("the role of this process's database URL lacks a right: see docs/operating/install.md"),
-            other => Self::unavailable(output::printable(&other.in_short())),
+            _ => Self::unavailable(output::printable(&error.in_short())),
         }
     }
 }

@@ -159,7 +159,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_and_not_kept() {
         let (reading, queue) = (Reading::default(), Queue::of(LONG));
-        let failed = reading.sinks(async { Err(Error::BatchTooLarge { count: 2, max: 1 }) }).await;
+        let failed = reading.sinks(async { Err(Error::new(postrider::ErrorKind::Connect, "it is away")) }).await;
         assert!(failed.is_err());
         reading.sinks(queue.read()).await.unwrap();
         assert_eq!(queue.reads.get(), 1);

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Done, Enqueued, Error, Message, SinkStatus, Store};
+use postrider::{Action, Done, Enqueued, Error, ErrorKind, Message, SinkStatus, Store};
 use postrider_relay::{Outage, RelayHandle};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -140,12 +140,8 @@ impl Served {
 /// What is wrong with the request, or with the rights of this process, and is told to whoever asks.
 fn is_the_callers(error: &Error) -> bool {
     matches!(
-        error,
-        Error::Refused { .. }
-            | Error::InvalidMessage(_)
-            | Error::InvalidBatch { .. }
-            | Error::BatchTooLarge { .. }
-            | Error::Denied { .. }
+        error.kind(),
+        ErrorKind::Refused | ErrorKind::InvalidMessage | ErrorKind::BatchTooLarge | ErrorKind::Denied
     )
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Error, Store};
+use postrider::{ErrorKind, Store};
 use postrider_relay::{Finding, Level};
 use serde::Serialize;
 
@@ -110,9 +110,9 @@ async fn look_at_store(address: Address, sinks: &[Planned], routed: &[String]) -
     let Opened { store, place, .. } = &opened;
     let mut findings = vec![Finding::works("it answers, and its schema is current")];
     if let Err(error) = store.can_write().await {
-        let what = match error {
-            Error::ReadOnly { message } => format!("it takes no writes: {message}"),
-            other => format!("whether it takes writes is not known: {}", other.in_short()),
+        let what = match (error.kind(), error.reason()) {
+            (ErrorKind::ReadOnly, Some(reason)) => format!("it takes no writes: {reason}"),
+            _ => format!("whether it takes writes is not known: {}", error.in_short()),
         };
         findings.push(Finding::broken(
             what,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use postrider::{Error, RelayRecord, SinkService, SinkState, SinkStatus};
+use postrider::{ErrorKind, RelayRecord, SinkService, SinkState, SinkStatus};
 use serde::Serialize;
 
 use super::sinks::state_words;
@@ -44,7 +44,7 @@ impl Prepared {
         let sinks = store.status().await?;
         // What relays report is in an unlogged table, which a standby does not have.
         let relays = match store.relays().await {
-            Err(Error::ReadOnly { .. }) => None,
+            Err(error) if error.kind() == ErrorKind::ReadOnly => None,
             relays => Some(relays?),
         };
         let relays = relays.as_deref();

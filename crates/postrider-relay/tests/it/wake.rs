@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Backoff, Queue as _, Store};
+use postrider::{Backoff, ErrorKind, Queue as _, Store};
 use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
 use postrider_testkit::{Cluster, PgBouncer};
 
@@ -40,7 +40,7 @@ async fn a_poll_alone_drives_delivery_through_a_pooler() {
     let bouncer = PgBouncer::start(&site.database).await;
     let pooled = store(&bouncer.url()).await;
     assert!(
-        matches!(pooled.listen().await, Err(postrider::Error::CannotListen { .. })),
+        matches!(pooled.listen().await, Err(error) if error.kind() == ErrorKind::CannotListen),
         "the pooler loses notifications, and that is noticed"
     );
     let (sink, mut arrivals) = arrivals();

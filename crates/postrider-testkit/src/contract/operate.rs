@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use postrider::{
-    Action, AuditRecord, DeadFilter, DeadPage, DeliveryFilter, Done, Error, MAX_PER_ACTION, OnDead, Queue, Replay,
+    Action, AuditRecord, DeadFilter, DeadPage, DeliveryFilter, Done, ErrorKind, MAX_PER_ACTION, OnDead, Queue, Replay,
     ReplayCount, Route,
 };
 use uuid::Uuid;
@@ -167,7 +167,7 @@ pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
         ("ann", Action::AddRoute { route: Route::new("", "s") }, "1 to 255 bytes"),
     ] {
         let error = hand.operate(actor, &what).await.expect_err(words);
-        assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains(words), "{what:?}: {error}");
+        assert!(error.kind() == ErrorKind::Refused && error.to_string().contains(words), "{what:?}: {error}");
     }
     assert_eq!(hand.audit(None, 10).await.expect("audit").len(), 0);
     assert_eq!(hand.counts().await, (0, 0, 1));
@@ -433,9 +433,9 @@ pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
         Replay { sink: "cpoy".to_owned(), include_never_delivered: true, ..to_copy },
     ] {
         let error = hand.count_replay(&mistyped).await.expect_err("no such sink");
-        assert!(matches!(error, Error::NoSuchSink { .. }), "{error}");
+        assert!(error.kind() == ErrorKind::NoSuchSink, "{error}");
         let error = hand.operate("ann", &Action::Replay(mistyped)).await.expect_err("no such sink");
-        assert!(matches!(error, Error::NoSuchSink { .. }) && error.to_string().contains("\"cpoy\""), "{error}");
+        assert!(error.kind() == ErrorKind::NoSuchSink && error.to_string().contains("\"cpoy\""), "{error}");
     }
     assert_eq!(hand.audit(None, 100).await.expect("audit").len(), entries, "what is refused leaves no trace");
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::types::Type;
 
 use crate::doctor::{Finding, Level};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::migrate;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
@@ -19,10 +19,14 @@ pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
         let connection = store.connection().await?;
         match migrate::check(&*connection, store.schema()).await {
             Ok(()) => {}
-            Err(error @ (Error::SchemaMissing { .. } | Error::SchemaTooOld { .. } | Error::SchemaTooNew { .. })) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::SchemaMissing | ErrorKind::SchemaTooOld | ErrorKind::SchemaTooNew
+                ) =>
+            {
                 let why = "this build refuses to work on it";
-                let fix =
-                    if matches!(error, Error::SchemaTooNew { .. }) { "use the postrider that made it" } else { UP };
+                let fix = if error.kind() == ErrorKind::SchemaTooNew { "use the postrider that made it" } else { UP };
                 return Ok((vec![Finding::new("schema", Level::Bad, error.in_short(), why).fix(fix)], false));
             }
             Err(error) => return Err(error),

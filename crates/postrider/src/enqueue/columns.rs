@@ -105,14 +105,16 @@ impl Column {
         let fields = messages.iter().map(self.of);
         Ok(match self.kind {
             Kind::Text | Kind::Json | Kind::Time | Kind::Span => {
-                let texts = fields.map(|field| field.map(|field| field.to_text(self.name)).transpose());
+                let texts = fields.map(|field| field.map(|field| field.into_text(self.name)).transpose());
                 PostgresArray::Text(unless_empty(texts.collect::<Result<_, _>>()?))
             }
             Kind::Uuid => PostgresArray::Uuid(unless_empty(
                 fields.map(|field| if let Some(Field::Uuid(id)) = field { Some(id) } else { None }).collect(),
             )),
             Kind::Integer => PostgresArray::Integer(unless_empty(
-                fields.map(|field| if let Some(Field::Integer(number)) = field { Some(number) } else { None }).collect(),
+                fields
+                    .map(|field| if let Some(Field::Integer(number)) = field { Some(number) } else { None })
+                    .collect(),
             )),
             Kind::Bytes => PostgresArray::Bytes(unless_empty(
                 fields.map(|field| if let Some(Field::Bytes(bytes)) = field { Some(bytes) } else { None }).collect(),
@@ -131,15 +133,13 @@ impl Column {
             Some(Field::Time(time)) => {
                 SqliteValue::Integer(jiff::Timestamp::try_from(time).map_err(|_| out_of_range)?.as_microsecond())
             }
-            Some(Field::Span(span)) => {
-                SqliteValue::Integer(i64::try_from(span.as_micros()).map_err(|_| out_of_range)?)
-            }
+            Some(Field::Span(span)) => SqliteValue::Integer(i64::try_from(span.as_micros()).map_err(|_| out_of_range)?),
         })
     }
 }
 
 impl<'a> Field<'a> {
-    fn to_text(self, field: &'static str) -> Result<Cow<'a, str>, InvalidMessage> {
+    fn into_text(self, field: &'static str) -> Result<Cow<'a, str>, InvalidMessage> {
         Ok(match self {
             Self::Text(text) => text,
             Self::Time(time) => jiff::Timestamp::try_from(time)

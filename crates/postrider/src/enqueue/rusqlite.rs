@@ -1,10 +1,10 @@
 //! Enqueue inside a rusqlite transaction: plain functions, since rusqlite's calls block. Also what the SQLite store
 //! itself enqueues with.
 
-use rusqlite::{Connection, params};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ToSql, params_from_iter};
 
-use super::sqlite::{BEGIN, ENQUEUE, ENQUEUED, KEEP, Parameters, UNDO};
-use super::{Enqueued, check_many};
+use super::{Batch, Enqueued, SqliteAnswer, SqliteInsert, SqliteValue, check_many};
 use crate::error::Error;
 use crate::message::Message;
 
@@ -29,45 +29,39 @@ pub fn enqueue_many(tx: &Connection, messages: &[Message]) -> Result<Vec<Enqueue
 }
 
 fn undo_on_error<T>(tx: &Connection, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    tx.execute_batch(BEGIN)?;
+    tx.execute_batch(Batch::SQLITE_BEGIN)?;
     match work() {
         Ok(done) => {
-            tx.execute_batch(KEEP)?;
+            tx.execute_batch(Batch::SQLITE_KEEP)?;
             Ok(done)
         }
         Err(error) => {
-            // Some errors (a full disk) have rolled back everything already, the savepoint with it.
-            drop(tx.execute_batch(UNDO));
+            drop(tx.execute_batch(Batch::SQLITE_UNDO));
             Err(error)
         }
     }
 }
 
 fn write(tx: &Connection, message: &Message) -> Result<Enqueued, Error> {
-    let row = Parameters::from_message(message)?;
-    tx.prepare_cached(ENQUEUE)?.execute(params![
-        row.message_id,
-        row.topic,
-        row.payload,
-        row.namespace,
-        row.tenant_id,
-        row.lane,
-        row.dedupe_key,
-        row.priority,
-        row.headers,
-        row.due_at,
-        row.occurred_at,
-        row.body,
-        row.content_type,
-        row.delay_us,
-    ])?;
-    if let Some(enqueued) = row.certain_answer() {
-        return Ok(enqueued);
+    let SqliteInsert { insert, answer } = SqliteInsert::new(message)?;
+    tx.prepare_cached(&insert.sql)?.execute(params_from_iter(insert.parameters))?;
+    match answer {
+        SqliteAnswer::Known(enqueued) => Ok(enqueued),
+        SqliteAnswer::Ask(ask) => {
+            Ok(tx.prepare_cached(&ask.sql)?.query_row(params_from_iter(ask.parameters), |answer| {
+                Ok(Enqueued::new(answer.get(0)?, answer.get(1)?, answer.get(2)?))
+            })?)
+        }
     }
-    let enqueued = tx
-        .prepare_cached(ENQUEUED)?
-        .query_row(params![row.message_id, row.namespace, row.topic, row.tenant_id, row.dedupe_key], |answer| {
-            Ok(Enqueued { message_id: answer.get(0)?, sequence_id: answer.get(1)?, created: answer.get(2)? })
-        })?;
-    Ok(enqueued)
+}
+
+impl ToSql for SqliteValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Value::Null),
+            Self::Integer(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
 }

@@ -10,6 +10,7 @@ use super::columns::{SQLITE_INSERT, postgres_arguments, postgres_arrays, sqlite_
 use crate::error::Error;
 use crate::message::Message;
 use crate::schema::Schema;
+use crate::statement::named;
 
 /// A statement and what to bind to it: `$1`, `$2`, … in PostgreSQL, `?1`, `?2`, … in SQLite, in the order of `parameters`.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +31,6 @@ impl<P> Statement<P> {
 /// An array parameter of a PostgreSQL statement, one element for each message or event. `None` is NULL in place of the
 /// array: nobody has this column.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the types say it")]
 pub enum PostgresArray<'a> {
     /// `text[]`
     Text(Option<Vec<Option<Cow<'a, str>>>>),
@@ -86,7 +86,7 @@ pub struct Batch<'a> {
 }
 
 /// What became of a message that a SQLite driver just wrote, or found written.
-const SQLITE_LOOKUP: &str = include_str!("../../sql/sqlite/statements/enqueued.sql");
+const SQLITE_LOOKUP: &str = named!("sqlite", "enqueue", "enqueued");
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(schema: &'a Schema, messages: &'a [Message]) -> Self {

@@ -4,38 +4,31 @@
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
-use super::{Columns, Enqueue, Enqueued, Outbox};
+use super::{Batch, Enqueue, Enqueued, PostgresArray};
 use crate::error::Error;
-use crate::message::Message;
 
 impl Enqueue for &Transaction<'_> {
-    async fn write(self, outbox: &Outbox, messages: &[Message]) -> Result<Vec<Enqueued>, Error> {
-        let columns = Columns::from_messages(messages)?;
-        let rows = self.query_typed(&outbox.sql(), &parameters(&columns)).await?;
+    async fn write(self, batch: &Batch<'_>) -> Result<Vec<Enqueued>, Error> {
+        let statement = batch.postgres()?;
+        let rows = self.query_typed(&statement.sql, &parameters(&statement.parameters)).await?;
         rows.iter().map(enqueued).collect()
     }
 }
 
-/// The parameters of [`Outbox::sql`], $1 to $13.
-pub(crate) fn parameters<'a>(columns: &'a Columns<'_>) -> [(&'a (dyn ToSql + Sync), Type); 13] {
-    [
-        (&columns.topic, Type::TEXT_ARRAY),
-        (&columns.payload, Type::TEXT_ARRAY),
-        (&columns.namespace, Type::TEXT_ARRAY),
-        (&columns.tenant_id, Type::UUID_ARRAY),
-        (&columns.lane, Type::TEXT_ARRAY),
-        (&columns.dedupe_key, Type::TEXT_ARRAY),
-        (&columns.priority, Type::INT4_ARRAY),
-        (&columns.headers, Type::TEXT_ARRAY),
-        (&columns.due_at, Type::TEXT_ARRAY),
-        (&columns.occurred_at, Type::TEXT_ARRAY),
-        (&columns.body, Type::BYTEA_ARRAY),
-        (&columns.content_type, Type::TEXT_ARRAY),
-        (&columns.delay_seconds, Type::TEXT_ARRAY),
-    ]
+pub(crate) fn parameters<'a>(arrays: &'a [PostgresArray<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    let parameter = |array: &'a PostgresArray<'_>| -> (&'a (dyn ToSql + Sync), Type) {
+        match array {
+            PostgresArray::Text(texts) => (texts, Type::TEXT_ARRAY),
+            PostgresArray::Uuid(ids) => (ids, Type::UUID_ARRAY),
+            PostgresArray::Integer(numbers) => (numbers, Type::INT4_ARRAY),
+            PostgresArray::BigInteger(numbers) => (numbers, Type::INT8_ARRAY),
+            PostgresArray::Bytes(bytes) => (bytes, Type::BYTEA_ARRAY),
+        }
+    };
+    arrays.iter().map(parameter).collect()
 }
 
-/// A row of its answer.
+/// A row of the answer to [`Batch::postgres`].
 pub(crate) fn enqueued(row: &Row) -> Result<Enqueued, Error> {
-    Ok(Enqueued { message_id: row.try_get(0)?, sequence_id: row.try_get(1)?, created: row.try_get(2)? })
+    Ok(Enqueued::new(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }

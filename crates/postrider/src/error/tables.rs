@@ -1,27 +1,25 @@
 //! What the databases' codes mean: which are errors of our own, and which pass by themselves. One table for each question;
 //! an error's text decides only where the code does not.
 
-use super::Error;
+use super::Cause;
 
 /// The one table from SQLSTATE to error. What is not in it stays the driver's error, with its source.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
-pub(super) fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Error> {
+pub(super) fn classify(sqlstate: &str, message: &str, hint: Option<&str>) -> Option<Cause> {
     match sqlstate {
         // 23514 is a CHECK under the functions' own checks, and 54 a limit of PostgreSQL's own, such as how deep JSON is
         // nested: all say that the input breaks a rule.
         code if code.starts_with("22") || code.starts_with("54") || code == "23514" => {
-            Some(Error::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
+            Some(Cause::Refused { message: message.to_owned(), hint: hint.map(str::to_owned) })
         }
-        "P7003" => Some(Error::NoSuchSink { message: message.to_owned() }),
-        "42501" => Some(Error::Denied { message: message.to_owned() }),
-        code if says_read_only(code, message) => Some(Error::ReadOnly { message: message.to_owned() }),
+        "P7003" => Some(Cause::NoSuchSink { message: message.to_owned() }),
+        "42501" => Some(Cause::Denied { message: message.to_owned() }),
+        code if says_read_only(code, message) => Some(Cause::ReadOnly { message: message.to_owned() }),
         _ => None,
     }
 }
 
 /// What a standby says to whoever writes. Most is 25006. Locks and changes of the transaction have codes of their own that
 /// mean other things too, and a number for a transaction is refused as an internal error: those are told by their words.
-#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
 fn says_read_only(sqlstate: &str, message: &str) -> bool {
     match sqlstate {
         "25006" => true,
@@ -95,10 +93,10 @@ pub(super) fn sqlx_is_an_answer(error: &sqlx::Error) -> bool {
 
 /// The one table from SQLite's extended result codes to error. What is not in it stays the driver's error.
 #[cfg(any(feature = "sqlite", feature = "sqlx-sqlite"))]
-pub(super) fn classify_sqlite(code: i32, message: &str) -> Option<Error> {
+pub(super) fn classify_sqlite(code: i32, message: &str) -> Option<Cause> {
     use libsqlite3_sys as ffi;
     match (code & 0xff, code) {
-        (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Some(Error::SqliteBusy),
+        (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Some(Cause::SqliteBusy),
         // A CHECK, a type or a NOT NULL of the tables, or what a trigger raised: the input breaks a rule.
         (
             _,
@@ -106,8 +104,8 @@ pub(super) fn classify_sqlite(code: i32, message: &str) -> Option<Error> {
             | ffi::SQLITE_CONSTRAINT_NOTNULL
             | ffi::SQLITE_CONSTRAINT_TRIGGER
             | ffi::SQLITE_CONSTRAINT_DATATYPE,
-        ) => Some(Error::Refused { message: message.to_owned(), hint: None }),
-        (ffi::SQLITE_ERROR, _) if message.starts_with("no such table: outbox_") => Some(Error::SqliteOutboxMissing),
+        ) => Some(Cause::Refused { message: message.to_owned(), hint: None }),
+        (ffi::SQLITE_ERROR, _) if message.starts_with("no such table: outbox_") => Some(Cause::SqliteOutboxMissing),
         _ => None,
     }
 }
@@ -116,7 +114,7 @@ pub(super) fn classify_sqlite(code: i32, message: &str) -> Option<Error> {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::InvalidMessage;
+    use super::super::{Error, InvalidMessage};
     use super::*;
 
     /// What passes by itself is no answer: a relay asks again, and does not look for the message that is to blame.
@@ -136,29 +134,30 @@ mod tests {
         }
         let owned = |text: &str| text.to_owned();
         for (error, answer) in [
-            (Error::InvalidMessage(InvalidMessage::Empty { field: "topic" }), true),
-            (Error::InvalidBatch { index: 0, source: InvalidMessage::Empty { field: "topic" } }, true),
-            (Error::BatchTooLarge { count: 2, max: 1 }, true),
-            (Error::BadSchemaName { name: owned("1") }, true),
-            (Error::LeaseLost { message_id: Uuid::nil() }, true),
-            (Error::Refused { message: owned("no"), hint: None }, true),
-            (Error::SchemaMissing { schema: owned("o") }, true),
-            (Error::SchemaTooOld { schema: owned("o"), found: 1, needed: 2 }, true),
-            (Error::SchemaTooNew { schema: owned("o"), found: 2, known: 1 }, true),
-            (Error::MigrationChanged { version: 1, name: owned("m") }, true),
-            (Error::BadUrl { reason: owned("no") }, true),
-            (Error::SqliteOutboxMissing, true),
-            (Error::Denied { message: owned("no") }, true),
-            (Error::Connect { target: owned("h"), reason: owned("no") }, false),
-            (Error::NoFreeConnection { target: owned("h"), max: 8, given_up: 8 }, false),
-            (Error::ReadOnly { message: owned("no") }, false),
-            (Error::CannotListen { reason: owned("no") }, false),
-            (Error::SqliteOpen { path: owned("f"), reason: owned("no") }, false),
-            (Error::SqliteBusy, false),
-            (Error::StoreStopped, false),
-            (Error::Sqlx(sqlx::Error::PoolTimedOut), false),
-            (Error::Sqlx(sqlx::Error::RowNotFound), true),
+            (Cause::InvalidMessage(InvalidMessage::Empty { field: "topic" }), true),
+            (Cause::InvalidBatch { index: 0, source: InvalidMessage::Empty { field: "topic" } }, true),
+            (Cause::BatchTooLarge { count: 2, max: 1 }, true),
+            (Cause::BadSchemaName { name: owned("1") }, true),
+            (Cause::LeaseLost { message_id: Uuid::nil() }, true),
+            (Cause::Refused { message: owned("no"), hint: None }, true),
+            (Cause::SchemaMissing { schema: owned("o") }, true),
+            (Cause::SchemaTooOld { schema: owned("o"), found: 1, needed: 2 }, true),
+            (Cause::SchemaTooNew { schema: owned("o"), found: 2, known: 1 }, true),
+            (Cause::MigrationChanged { version: 1, name: owned("m") }, true),
+            (Cause::BadUrl { reason: owned("no") }, true),
+            (Cause::SqliteOutboxMissing, true),
+            (Cause::Denied { message: owned("no") }, true),
+            (Cause::Connect { target: owned("h"), reason: owned("no") }, false),
+            (Cause::NoFreeConnection { target: owned("h"), max: 8, given_up: 8 }, false),
+            (Cause::ReadOnly { message: owned("no") }, false),
+            (Cause::CannotListen { reason: owned("no") }, false),
+            (Cause::SqliteOpen { path: owned("f"), reason: owned("no") }, false),
+            (Cause::SqliteBusy, false),
+            (Cause::StoreStopped, false),
+            (Cause::Sqlx(sqlx::Error::PoolTimedOut), false),
+            (Cause::Sqlx(sqlx::Error::RowNotFound), true),
         ] {
+            let error = Error::from(error);
             assert_eq!(error.is_an_answer(), answer, "{error:?}");
         }
         for (code, answer) in [
@@ -168,7 +167,8 @@ mod tests {
             (libsqlite3_sys::SQLITE_CONSTRAINT_UNIQUE, true),
             (libsqlite3_sys::SQLITE_CORRUPT, true),
         ] {
-            let error = Error::Sqlite(rusqlite::Error::SqliteFailure(libsqlite3_sys::Error::new(code), None));
+            let error =
+                Error::from(Cause::Sqlite(rusqlite::Error::SqliteFailure(libsqlite3_sys::Error::new(code), None)));
             assert_eq!(error.is_an_answer(), answer, "{code}");
         }
     }

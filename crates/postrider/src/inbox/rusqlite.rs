@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, params_from_iter};
 use uuid::Uuid;
 
 use super::span::{self, Span};
-use super::{Event, SQLITE_RECEIVE, check_many};
+use super::{Event, check_many, sqlite};
+use crate::enqueue::Statement;
 use crate::error::Error;
 use crate::store::row::{FromRow, Row, records};
 use crate::store::sqlite::input;
@@ -31,14 +32,8 @@ pub fn receive_many(tx: &Connection, events: &[Event]) -> Result<Vec<bool>, Erro
 }
 
 fn note(tx: &Connection, event: &Event) -> Result<bool, Error> {
-    let written = tx.prepare_cached(SQLITE_RECEIVE)?.execute(params![
-        event.id,
-        event.tenant_id,
-        event.source,
-        event.lane_name(),
-        event.sequence_id(),
-    ])?;
-    Ok(written == 1)
+    let Statement { sql, parameters } = sqlite(event);
+    Ok(tx.prepare_cached(&sql)?.execute(params_from_iter(parameters))? == 1)
 }
 
 /// Deletes received events that are older than this (than the setting, 7 days, if `None`), up to `batch_size` of them,

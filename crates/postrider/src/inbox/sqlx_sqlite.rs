@@ -1,31 +1,23 @@
-//! Receive inside a sqlx transaction on SQLite. The statement is that of every SQLite driver; only binding and running
-//! it is here.
+//! Receive inside a sqlx transaction on SQLite: the statement of every SQLite driver.
 
 use ::sqlx::{Sqlite, SqliteConnection, Transaction};
 
-use super::{Event, Inbox, Receive, SQLITE_RECEIVE};
+use super::{Arrivals, Receive};
+use crate::enqueue::sqlx_sqlite::query;
 use crate::error::Error;
 
 impl Receive for &mut SqliteConnection {
-    async fn note(self, _inbox: &Inbox, events: &[Event]) -> Result<Vec<bool>, Error> {
-        let mut answers = Vec::with_capacity(events.len());
-        for event in events {
-            let done = ::sqlx::query(SQLITE_RECEIVE)
-                .bind(event.id)
-                .bind(event.tenant_id)
-                .bind(&event.source)
-                .bind(event.lane_name())
-                .bind(event.sequence_id())
-                .execute(&mut *self)
-                .await?;
-            answers.push(done.rows_affected() == 1);
+    async fn note(self, arrivals: &Arrivals<'_>) -> Result<Vec<bool>, Error> {
+        let mut answers = Vec::new();
+        for statement in arrivals.sqlite() {
+            answers.push(query(statement).execute(&mut *self).await?.rows_affected() == 1);
         }
         Ok(answers)
     }
 }
 
 impl Receive for &mut Transaction<'_, Sqlite> {
-    async fn note(self, inbox: &Inbox, events: &[Event]) -> Result<Vec<bool>, Error> {
-        (&mut **self).note(inbox, events).await
+    async fn note(self, arrivals: &Arrivals<'_>) -> Result<Vec<bool>, Error> {
+        (&mut **self).note(arrivals).await
     }
 }

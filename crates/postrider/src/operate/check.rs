@@ -5,7 +5,7 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::message::{Message, limit};
 use crate::operate::{Action, MAX_PER_ACTION, Replay};
 
@@ -94,7 +94,7 @@ fn check_actor(actor: &str) -> Result<(), Error> {
 }
 
 fn refuse<T>(message: String) -> Result<T, Error> {
-    Err(Error::Refused { message, hint: None })
+    Err(Error::from(Cause::Refused { message, hint: None }))
 }
 
 #[cfg(test)]

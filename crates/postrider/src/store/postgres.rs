@@ -28,7 +28,7 @@ use uuid::Uuid;
 use self::connect::Connector;
 use self::pool::Pool;
 pub use self::pool::PostgresConnection;
-use crate::enqueue::{self, Columns, Enqueued, Outbox};
+use crate::enqueue::{self, Batch, Enqueued, Outbox, Statement};
 use crate::error::Error;
 use crate::inbox::{Event, Inbox};
 use crate::inspect::RelayReport;
@@ -86,10 +86,9 @@ impl Queue for PostgresStore {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        let columns = Columns::from_messages(messages)?;
         // The one statement is a transaction of its own.
-        let sql = Outbox::new(self.schema.clone()).sql();
-        let rows = self.query(&sql, &enqueue::tokio_postgres::parameters(&columns)).await?;
+        let Statement { sql, parameters } = Batch::new(&self.schema, messages).postgres()?;
+        let rows = self.query(&sql, &enqueue::tokio_postgres::parameters(&parameters)).await?;
         rows.iter().map(enqueue::tokio_postgres::enqueued).collect()
     }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
 
-use crate::error::{Error, words_and_causes};
+use crate::error::{Cause, Error, words_and_causes};
 use crate::explain::LaneHead;
 use crate::inspect::{
     AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneState, LaneStatus,
@@ -78,7 +78,7 @@ impl<T: Column> FromSql for Sqlite<T> {
 fn unreadable(error: rusqlite::Error) -> Error {
     match error {
         rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {
-            Error::Unreadable { reason: error.to_string() }
+            Cause::Unreadable { reason: error.to_string() }.into()
         }
         error => error.into(),
     }
@@ -262,8 +262,8 @@ fn content(row: &impl Row) -> Result<Content, Error> {
 
 /// What was sent and is not what it should be is the message's fault, not the connection's.
 fn of_content(error: Error) -> Error {
-    match error {
-        Error::Unreadable { .. } => error,
-        error => Error::Unreadable { reason: words_and_causes(&error) },
+    match error.cause() {
+        Cause::Unreadable { .. } => error,
+        _ => Cause::Unreadable { reason: words_and_causes(&error) }.into(),
     }
 }

@@ -30,7 +30,7 @@ use uuid::Uuid;
 use self::file::OpenFile;
 use self::session::{Session, Thread};
 use crate::enqueue::{self, Enqueued};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::inbox::{self, Event};
 use crate::inspect::{Inspect as _, RelayReport};
 use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
@@ -65,9 +65,11 @@ impl SqliteStore {
         let reader = open::open(path)?;
         reader.pragma_update(None, "query_only", true)?;
         let start = |name: &str, connection| {
-            Thread::start(name, connection, Some(file.clone())).map_err(|error| Error::SqliteOpen {
-                path: path.display().to_string(),
-                reason: format!("the system gave no thread for it: {error}"),
+            Thread::start(name, connection, Some(file.clone())).map_err(|error| {
+                Error::from(Cause::SqliteOpen {
+                    path: path.display().to_string(),
+                    reason: format!("the system gave no thread for it: {error}"),
+                })
             })
         };
         Ok(Self {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{
-    Action, Claim, Completion, Error, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _, Schema,
-    migrate,
+    Action, Claim, Completion, ErrorKind, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _,
+    Schema, migrate,
 };
 use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;
@@ -65,7 +65,8 @@ async fn a_stalled_database_is_not_asked_for_more_connections() {
     assert!(most <= MAX_CONNECTIONS, "{most} connections for one store");
     assert_eq!(most, MAX_CONNECTIONS, "all of them wait");
     let error = store.claim(&Claim::new("w")).await.unwrap_err();
-    assert!(matches!(error, Error::NoFreeConnection { given_up: 8, .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::NoFreeConnection, "{error:?}");
+    assert!(error.to_string().contains(", 8 of them by statements that were given up"), "{error}");
     assert!(error.to_string().contains("statements that were given up"), "{error}");
 
     enough.cancel();
@@ -285,7 +286,7 @@ async fn a_store_does_not_stay_with_a_standby() {
         store.listen().await.map(drop).unwrap_err(),
         store.operate("someone", &Action::Prune { older_than: None }).await.unwrap_err(),
     ] {
-        assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
         assert!(!error.is_an_answer(), "{error}");
     }
     let idle = futures_util::future::join_all((0..4).map(|_| store.connection())).await;
@@ -310,5 +311,5 @@ async fn a_read_only_database_cannot_be_written() {
     client.batch_execute(&set).await.unwrap();
     let store = open(&database.url()).await;
     let error = store.can_write().await.unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use postrider::doctor::{self, Level, Limits};
-use postrider::{Error, PostgresStore, Schema, migrate};
+use postrider::{ErrorKind, PostgresStore, Schema, migrate};
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -243,15 +243,13 @@ async fn a_migration_does_not_wait_for_ever_and_says_for_whom() {
         let pid = number(&holder, "select pg_backend_pid()").await;
         migrator.batch_execute("set lock_timeout = '300ms'").await.unwrap();
         let begun = Instant::now();
-        let refusal = migrate::up(&mut migrator, &Schema::default()).await;
-        let Err(Error::Locked { schema, waited, holders }) = &refusal else { panic!("{keeps}: {refusal:?}") };
+        let refusal = migrate::up(&mut migrator, &Schema::default()).await.unwrap_err();
+        assert_eq!(refusal.kind(), ErrorKind::Locked, "{keeps}: {refusal:?}");
         assert!(begun.elapsed() < Duration::from_secs(20));
-        assert_eq!((schema.as_str(), waited.as_str()), ("outbox", "300ms"));
-        assert!(
-            holders[0].starts_with(&format!("process {pid} of postgres (forgotten), in a transaction for ")),
-            "{holders:?}"
-        );
-        assert!(refusal.unwrap_err().to_string().contains("run it again"));
+        let holder_words = format!("process {pid} of postgres (forgotten), in a transaction for ");
+        for words in ["schema \"outbox\"", "in 300ms.", &holder_words, "run it again"] {
+            assert!(refusal.to_string().contains(words), "{words}: {refusal}");
+        }
         holder.batch_execute("commit").await.unwrap();
         assert!(migrate::up(&mut migrator, &Schema::default()).await.unwrap().functions, "and then it works");
     }
@@ -265,7 +263,7 @@ async fn a_schema_in_the_making_is_waited_for_with_a_limit() {
     holder.batch_execute("begin; create schema outbox").await.unwrap();
     migrator.batch_execute("set lock_timeout = '300ms'").await.unwrap();
     let refusal = migrate::up(&mut migrator, &Schema::default()).await;
-    assert!(matches!(&refusal, Err(Error::Locked { .. })), "{refusal:?}");
+    assert!(matches!(&refusal, Err(error) if error.kind() == ErrorKind::Locked), "{refusal:?}");
     holder.batch_execute("rollback").await.unwrap();
     migrate::up(&mut migrator, &Schema::default()).await.unwrap();
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use postrider::{
-    Action, DeadFilter, DeadPage, Error, Inspect as _, Operate as _, PostgresStore, Queue as _, Schema, migrate,
+    Action, DeadFilter, DeadPage, ErrorKind, Inspect as _, Operate as _, PostgresStore, Queue as _, Schema, migrate,
 };
 use postrider_testkit::Database;
 use tokio_postgres::Client;
@@ -198,8 +198,11 @@ async fn only_control_prunes_below_the_retention() {
         assert_eq!(store.prune().await.is_ok(), group == "outbox_relay");
         let below = Some(std::time::Duration::ZERO);
         let prune = Action::Prune { older_than: below };
-        assert!(matches!(store.operate("ann", &prune).await, Err(Error::Denied { .. })), "{group}");
-        assert!(matches!(store.prune_inbox(below).await, Err(Error::Denied { .. })), "{group}");
+        assert!(
+            matches!(store.operate("ann", &prune).await, Err(error) if error.kind() == ErrorKind::Denied),
+            "{group}"
+        );
+        assert!(matches!(store.prune_inbox(below).await, Err(error) if error.kind() == ErrorKind::Denied), "{group}");
     }
 }
 
@@ -258,7 +261,7 @@ async fn control_gives_orders_and_an_auditor_reads_them() {
     }
     let order = Action::Redrive { which: all, at_most: 10 };
     for other in [&auditor, &relay] {
-        assert!(matches!(other.operate("mallory", &order).await, Err(Error::Denied { .. })));
+        assert!(matches!(other.operate("mallory", &order).await, Err(error) if error.kind() == ErrorKind::Denied));
     }
     assert_eq!(control.operate("ann", &order).await.unwrap().affected, 1);
     let entries = auditor.audit(None, 10).await.unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use postrider::{Enqueued, Error, Message};
+use postrider::{Enqueued, Error, ErrorKind, Message};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -21,7 +21,6 @@ use crate::store::Opened;
 /// Batches read ahead of the database.
 const BATCHES_AHEAD: usize = 1;
 /// What every connection is told when a process of the server crashed (`crash_shutdown`).
-const SERVER_CRASH: &str = "57P02";
 /// How often the progress bar moves by itself.
 const TICK: Duration = Duration::from_millis(120);
 
@@ -113,12 +112,8 @@ impl Load<'_> {
     }
 
     async fn write(&self, messages: &[Message]) -> std::result::Result<Vec<Enqueued>, Unwritten> {
-        self.opened.store.enqueue(messages).await.map_err(|error| match &error {
-            // An answer of the server is about a batch that is rolled back; a crash may come after the commit.
-            Error::Postgres(driver) if driver.as_db_error().is_none_or(|db| db.code().code() == SERVER_CRASH) => {
-                Unwritten::Unknown(error)
-            }
-            _ => Unwritten::RolledBack(error),
+        self.opened.store.enqueue(messages).await.map_err(|error| {
+            if error.nothing_happened() { Unwritten::RolledBack(error) } else { Unwritten::Unknown(error) }
         })
     }
 
@@ -128,10 +123,10 @@ impl Load<'_> {
             Unwritten::Unknown(error) => return self.unknown(&error, batch),
         };
         let (code, _) = ExitCode::of(&error);
-        let (index, error) = match error {
-            Error::InvalidBatch { index, source } => (Some(index), Error::InvalidMessage(source)),
-            Error::Refused { .. } => self.find_refused(&batch.messages, error).await,
-            other => (None, other),
+        let (index, error) = match (error.batch_index(), error.invalid_message()) {
+            (Some(index), Some(invalid)) => (Some(index), invalid.clone().into()),
+            _ if error.kind() == ErrorKind::Refused => self.find_refused(&batch.messages, error).await,
+            _ => (None, error),
         };
         let line = index.and_then(|index| batch.lines.get(index).copied());
         let message = match (line, batch.lines.first(), batch.lines.last()) {
@@ -151,7 +146,7 @@ impl Load<'_> {
             let middle = start + (end - start) / 2;
             match self.opened.try_out(&messages[start..middle]).await {
                 Ok(()) => start = middle,
-                Err(refused @ Error::Refused { .. }) => {
+                Err(refused) if refused.kind() == ErrorKind::Refused => {
                     end = middle;
                     error = refused;
                 }
@@ -160,7 +155,7 @@ impl Load<'_> {
         }
         // The last look was perhaps at its neighbour: ask for this one's own words.
         match self.opened.try_out(&messages[start..end]).await {
-            Err(refused @ Error::Refused { .. }) => (Some(start), refused),
+            Err(refused) if refused.kind() == ErrorKind::Refused => (Some(start), refused),
             _ => (None, error),
         }
     }

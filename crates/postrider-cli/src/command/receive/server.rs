@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use postrider::{Error, Event, MAX_BATCH_MESSAGES, Message, Store};
+use postrider::{Error, ErrorKind, Event, MAX_BATCH_MESSAGES, Message, Store};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -126,7 +126,7 @@ async fn guard(State(server): State<Arc<Server>>, mut request: Request, next: Ne
 async fn health(State(server): State<Arc<Server>>) -> Response {
     match timeout(HEALTH_TIMEOUT, server.store.can_write()).await {
         Ok(Ok(())) => Json(serde_json::json!({"status": "ok"})).into_response(),
-        Ok(Err(Error::ReadOnly { .. })) => away("the database takes no writes"),
+        Ok(Err(error)) if error.kind() == ErrorKind::ReadOnly => away("the database takes no writes"),
         Ok(Err(_)) | Err(_) => away("the database does not answer"),
     }
 }
@@ -236,7 +236,7 @@ async fn take(store: &dyn Store, arrivals: Vec<Arrival>) -> Option<Vec<Answer>> 
     let mut outcomes = match forward(store, &good).await {
         Ok(first) => first.into_iter().map(|first| Ok(status(first))).collect(),
         // Something in it breaks a rule that only the store knows, such as JSON that is nested too deeply for it.
-        Err(Some(Error::Refused { .. })) => in_halves(store, &good).await,
+        Err(Some(error)) if error.kind() == ErrorKind::Refused => in_halves(store, &good).await,
         Err(_) => return None,
     }
     .into_iter();
@@ -264,12 +264,13 @@ async fn in_halves(store: &dyn Store, good: &[(Event, Message)]) -> Vec<Result<S
         }
         match forward(store, part).await {
             Ok(first) => outcomes.extend(first.into_iter().map(|first| Ok(status(first)))),
-            Err(Some(Error::Refused { message, .. })) if part.len() == 1 => {
-                outcomes.push(Err(Rejection::by_the_store(&message)));
-            }
-            Err(Some(Error::Refused { .. })) => {
-                let (left, right) = part.split_at(part.len() / 2);
-                waiting.extend([right, left]);
+            Err(Some(error)) if error.kind() == ErrorKind::Refused => {
+                if let [_] = part {
+                    outcomes.push(Err(Rejection::by_the_store(error.reason().unwrap_or_default())));
+                } else {
+                    let (left, right) = part.split_at(part.len() / 2);
+                    waiting.extend([right, left]);
+                }
             }
             Err(_) => break,
         }
@@ -284,7 +285,8 @@ async fn forward(store: &dyn Store, good: &[(Event, Message)]) -> Result<Vec<boo
     }
     let done = timeout(STORE_TIMEOUT, store.forward(good)).await;
     match &done {
-        Ok(Ok(_) | Err(Error::Refused { .. })) => {}
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) if error.kind() == ErrorKind::Refused => {}
         Ok(Err(error)) => warn!("cannot store a batch: {}", output::printable(&error.in_short())),
         Err(_) => warn!("the database took longer than {} for a batch", humane::span(STORE_TIMEOUT)),
     }

@@ -85,14 +85,6 @@ select :"schema".add_route(actor => $1, sink => $2, topic => $3, namespace => $4
 -- New messages no longer go there.
 select :"schema".remove_route(actor => $1, sink => $2, topic => $3, namespace => $4)::integer
 
--- name: enqueue_as
--- One message. $1 to $13 are the columns of a batch, of which this is the only line; $14 is who acts.
-select message_id, sequence_id, created
-from :"schema".enqueue_as(actor => $14, topic => $1[1], payload => $2[1]::jsonb, namespace => $3[1], tenant_id => $4[1],
-                          lane => $5[1], dedupe_key => $6[1], priority => $7[1], headers => $8[1]::jsonb,
-                          due_at => $9[1]::timestamptz, occurred_at => $10[1]::timestamptz, body => $11[1],
-                          content_type => $12[1], delay_seconds => $13[1]::numeric)
-
 -- name: routes
 -- Which new messages go where.
 select sink, topic, namespace from :"schema".route

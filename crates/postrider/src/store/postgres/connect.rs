@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::hosts::{self, At, Host};
 use super::tls;
 use super::url::Settings;
-use crate::error::{Error, words_and_causes};
+use crate::error::{Cause, Error, words_and_causes};
 
 /// How long one address may take until it answers a query, if the URL does not say; and if there are several hosts, for
 /// another may answer at once.
@@ -127,7 +127,7 @@ impl Connector {
             [(_, reason)] => vec![reason.clone()],
             several => several.iter().map(|(index, why)| format!("{}: {why}", self.hosts[*index].label())).collect(),
         };
-        Err(Error::Connect { target: self.target.clone(), reason: reasons.join("; ") })
+        Err(Error::from(Cause::Connect { target: self.target.clone(), reason: reasons.join("; ") }))
     }
 
     /// The hosts' places, in the order they are tried.
@@ -194,9 +194,9 @@ impl Wanted {
         }
         let sql = "select pg_catalog.pg_is_in_recovery()::text, pg_catalog.current_setting('transaction_read_only')";
         let answer = driven("", messages, client.simple_query(sql), |_| ()).await;
-        let answer = answer.map_err(|error| match error {
-            Error::Connect { reason, .. } => reason,
-            other => other.in_short(),
+        let answer = answer.map_err(|error| match error.cause() {
+            Cause::Connect { reason, .. } => reason.clone(),
+            _ => error.in_short(),
         })?;
         let row = answer.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0) == Some("true"), row.get(1) == Some("on"))),
@@ -237,7 +237,7 @@ pub(super) async fn driven<T>(
 
 /// The connection ended without a word.
 pub(super) fn closed(target: &str) -> Error {
-    Error::Connect { target: target.to_owned(), reason: "the connection was closed".to_owned() }
+    Error::from(Cause::Connect { target: target.to_owned(), reason: "the connection was closed".to_owned() })
 }
 
 fn messages<S, T>(mut driver: Connection<S, T>) -> Messages
@@ -282,7 +282,7 @@ fn config(mut settings: Settings) -> Result<Config, Error> {
 }
 
 pub(super) fn bad_url(reason: String) -> Error {
-    Error::BadUrl { reason }
+    Error::from(Cause::BadUrl { reason })
 }
 
 /// Why there is no connection, and what to do about it.

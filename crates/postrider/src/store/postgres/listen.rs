@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::connect::{Messages, closed, driven};
 use super::statement::sql;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::store::Listener;
 
 /// How long a notification may take from one connection to the other: it is sent by a commit and arrives at once, or
@@ -42,11 +42,11 @@ impl PostgresListener {
         listener.run(&format!("listen \"{channel}\"; listen \"{probe}\"")).await?;
         store.query(sql!("watch", "notify"), &[(&probe, Type::TEXT)]).await?;
         if tokio::time::timeout(PROBE_TIMEOUT, listener.hear(&probe)).await.is_err() {
-            return Err(Error::CannotListen {
+            return Err(Error::from(Cause::CannotListen {
                 reason: "a notification sent through the database did not arrive (a pooler in transaction mode loses \
                          them)"
                     .to_owned(),
-            });
+            }));
         }
         listener.run(&format!("unlisten \"{probe}\"")).await?;
         Ok(listener)

@@ -6,8 +6,8 @@ use tokio_postgres::types::Type;
 
 use super::statement::{Parameter, int, seconds, sql};
 use super::{PostgresStore, dead, pending};
-use crate::enqueue::{self, Columns, Enqueued};
-use crate::error::Error;
+use crate::enqueue::{self, Enqueued, columns};
+use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, Done, Replay, check};
@@ -65,10 +65,16 @@ async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<
 
 async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
     check::enqueue(actor, message)?;
-    let columns = Columns::from_messages(std::slice::from_ref(message))?;
+    let arrays = columns::postgres_arrays(std::slice::from_ref(message))?;
+    // The columns of a batch, of which this is the only line; behind them, who acts.
+    let sql = format!(
+        "select message_id, sequence_id, created from :\"schema\".enqueue_as(actor => ${}, {})",
+        arrays.len() + 1,
+        columns::postgres_arguments_of_one()
+    );
     let actor: [Parameter<'_>; 1] = [(&actor, Type::TEXT)];
-    let parameters = [&enqueue::tokio_postgres::parameters(&columns)[..], &actor].concat();
-    let answer = store.change(sql!("operate", "enqueue_as"), &parameters).await?;
+    let parameters = [&enqueue::tokio_postgres::parameters(&arrays)[..], &actor].concat();
+    let answer = store.change(&sql, &parameters).await?;
     enqueue::only(answer.iter().map(enqueue::tokio_postgres::enqueued).collect::<Result<_, _>>()?)
 }
 
@@ -92,7 +98,7 @@ pub(super) async fn count_replay(store: &PostgresStore, replay: &Replay) -> Resu
     let answer = store.ask(sql!("operate", "count_replay"), &parameters).await?;
     let Some(row) = answer.first() else { return Ok(ReplayCount::default()) };
     if !row.read::<bool>("known")? {
-        return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
+        return Err(Error::from(Cause::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) }));
     }
     let met_its_limit = row.read::<u64>("looked_at")? >= u64::from(replay.at_most);
     let next = row.read::<Option<_>>("last_id")?.filter(|_| met_its_limit);

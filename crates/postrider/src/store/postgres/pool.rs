@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 use super::connect::{Connector, bad_url};
-use crate::error::Error;
+use crate::error::{Cause, Error, ErrorKind};
 
 /// Connections of one store; a listener has one more. A relay needs few: two round trips move a whole batch.
 const MAX_CONNECTIONS: usize = 8;
@@ -71,12 +71,14 @@ impl Pool {
     pub(super) async fn get(&self) -> Result<PostgresConnection, Error> {
         self.connections.get().await.map(PostgresConnection).map_err(|error| match error {
             PoolError::Backend(error) => error,
-            PoolError::Timeout(managed::TimeoutType::Wait) => Error::NoFreeConnection {
+            PoolError::Timeout(managed::TimeoutType::Wait) => Error::from(Cause::NoFreeConnection {
                 target: self.connector.target().to_owned(),
                 max: MAX_CONNECTIONS,
                 given_up: self.given_up.load(Ordering::Relaxed),
-            },
-            other => Error::Connect { target: self.connector.target().to_owned(), reason: other.to_string() },
+            }),
+            other => {
+                Error::from(Cause::Connect { target: self.connector.target().to_owned(), reason: other.to_string() })
+            }
         })
     }
 
@@ -106,13 +108,13 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn client(&mut self) -> Result<&mut Client, Error> {
         // It is there until the end.
-        self.connection.as_deref_mut().ok_or(Error::StoreStopped)
+        self.connection.as_deref_mut().ok_or(Error::from(Cause::StoreStopped))
     }
 
     /// The server has answered.
     pub(super) fn end<T>(mut self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Some(connection) = self.connection.take()
-            && matches!(answer, Err(Error::ReadOnly { .. }))
+            && answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
         {
             self.pool.leave_server(connection);
         }

@@ -7,7 +7,7 @@ use tokio_postgres::types::{Json, Type};
 
 use super::PostgresStore;
 use super::statement::{seconds, sql};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::inspect::{FutureTimes, LONGEST_LEASE, RelayRecord, RelayReport, Sample};
 use crate::message::limit;
 
@@ -19,7 +19,7 @@ pub(super) async fn can_write(store: &PostgresStore) -> Result<(), Error> {
             Some((_, true)) => "its transactions are read-only",
             _ => return Ok(()),
         };
-        Err(Error::ReadOnly { message: message.to_owned() })
+        Err(Error::from(Cause::ReadOnly { message: message.to_owned() }))
     };
     store.check(sql!("watch", "can_write"), judge).await
 }

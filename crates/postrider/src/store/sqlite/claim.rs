@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::complete;
 use super::session::{Cursor, Session};
 use super::statement::{all, execute, first, micros, sql, value};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::lifecycle::{Claim, Claimed, LeaseToken};
 use crate::message::limit;
 use crate::store::row::{FromRow, Row, records};
@@ -233,8 +233,10 @@ fn lease(tx: &Transaction<'_>, claim: &Claim, now: i64, picks: Vec<Pick>) -> Res
         match first(tx, sql!("claim", "claimed"), &leased) {
             Ok(message) => claimed.extend(message),
             // Another program wrote what no receiver can be given. It is dead at once, and stops nobody else.
-            Err(Error::Unreadable { reason }) => complete::unreadable(tx, id, &claim.sink, &reason, now)?,
-            Err(error) => return Err(error),
+            Err(error) => match error.cause() {
+                Cause::Unreadable { reason } => complete::unreadable(tx, id, &claim.sink, reason, now)?,
+                _ => return Err(error),
+            },
         }
     }
     let last_lane = claimed.iter().rev().find_map(|message| message.lane.clone());

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// A file, as it was when it was opened.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl OpenFile {
             Ok(found) => self.identity.is_some() && identity(&found) != self.identity,
             Err(error) => error.kind() == ErrorKind::NotFound,
         };
-        if gone { Err(Error::SqliteFileGone { path: self.path.display().to_string() }) } else { Ok(()) }
+        if gone { Err(Error::from(Cause::SqliteFileGone { path: self.path.display().to_string() })) } else { Ok(()) }
     }
 
     /// How long its write-ahead log is, in bytes.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::statement::micros;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::inspect::{LONGEST_LEASE, RelayReport};
 use crate::lifecycle::{Claim, Completion, Outcome};
 use crate::message::limit;
@@ -17,7 +17,7 @@ const MOST_ATTEMPTS: u32 = 1_000_000;
 const YEAR: Duration = Duration::from_hours(366 * 24);
 
 fn refuse(holds: bool, message: &str) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Refused { message: message.to_owned(), hint: None }) }
+    if holds { Ok(()) } else { Err(Error::from(Cause::Refused { message: message.to_owned(), hint: None })) }
 }
 
 fn is_name(name: &str) -> bool {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::statement::{all, first, sql, value, values};
 use super::watch;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::explain::{self, Facts};
 use crate::inspect::{
     DeliveryRecord, Entry, Explanation, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT,
@@ -87,10 +87,10 @@ fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<
             found.extend(in_topic(&pair.0, &pair.1)?);
         }
     }
-    Err(Error::Refused {
+    Err(Error::from(Cause::Refused {
         message: format!("more than {MAX_KEY_TOPICS} topics have dedupe keys"),
         hint: Some("Give the namespace and the topic of the key.".to_owned()),
-    })
+    }))
 }
 
 fn list_between(

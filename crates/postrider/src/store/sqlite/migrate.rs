@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 
 use super::statement;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 struct Migration {
     version: i32,
@@ -78,12 +78,12 @@ fn is_current(tx: &Transaction<'_>, file: &str) -> Result<bool, Error> {
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let found = applied.iter().map(|(version, ..)| *version).max().unwrap_or(0);
     if found > known {
-        return Err(Error::SchemaTooNew { schema: file.to_owned(), found, known });
+        return Err(Error::from(Cause::SchemaTooNew { schema: file.to_owned(), found, known }));
     }
     for (version, name, checksum) in &applied {
         let ours = MIGRATIONS.iter().find(|migration| migration.version == *version);
         if ours.is_none_or(|migration| hash([migration.sql]) != *checksum) {
-            return Err(Error::MigrationChanged { version: *version, name: name.clone() });
+            return Err(Error::from(Cause::MigrationChanged { version: *version, name: name.clone() }));
         }
     }
     if applied.len() < MIGRATIONS.len() {

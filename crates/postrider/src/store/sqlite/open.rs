@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// How long to wait for another connection's write transaction. SQLite knows no queue for the lock: under many writers
 /// an unlucky one waits longer than its share.
@@ -94,7 +94,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 fn refuse(path: &Path, reason: impl Into<String>) -> Error {
-    Error::SqliteOpen { path: path.display().to_string(), reason: reason.into() }
+    Error::from(Cause::SqliteOpen { path: path.display().to_string(), reason: reason.into() })
 }
 
 /// What SQLite says about a file that it cannot open is "unable to open database file", whatever the cause.

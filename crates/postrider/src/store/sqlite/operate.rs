@@ -10,7 +10,7 @@ use super::session::Session;
 use super::statement::{all, digits, execute, micros_of, sql, value};
 use super::{dead, input, lease, pending, prune};
 use crate::enqueue::{self, Enqueued};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, Done, MAX_PER_ACTION, Replay, check};
@@ -147,7 +147,7 @@ fn look_at(tx: &Transaction<'_>, replay: &Replay) -> Result<Vec<LookedAt>, Error
         [(":sink", &replay.sink), (":message_ids", &message_ids), (":id_from", &id_from), (":id_before", &id_before)];
     // Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
     if replay.after.is_none() && value(tx, sql!("operate", "sink_is_known"), &span)? != Some(true) {
-        return Err(Error::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) });
+        return Err(Error::from(Cause::NoSuchSink { message: format!("there is no sink {:?}", replay.sink) }));
     }
     let narrowed: [(&str, &dyn ToSql); 4] = [
         (":namespace", &replay.namespace),

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::file::OpenFile;
 use super::{open, statement};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// Work that waits for the thread; further callers wait in turn. One claim and one completion are much work already.
 const WAITING_JOBS: usize = 64;
@@ -88,7 +88,7 @@ impl Session {
         let now = statement::now(&tx)?;
         let done = work(&tx, now)?;
         if self.unwanted.load(Ordering::Acquire) {
-            return Err(Error::StoreStopped);
+            return Err(Error::from(Cause::StoreStopped));
         }
         tx.commit()?;
         self.cut_log_back();
@@ -157,8 +157,8 @@ impl Thread {
                 drop(reply.send(done));
             }
         });
-        self.jobs.send(job).await.map_err(|_| Error::StoreStopped)?;
-        let answer = answer.await.map_err(|_| Error::StoreStopped)?;
+        self.jobs.send(job).await.map_err(|_| Error::from(Cause::StoreStopped))?;
+        let answer = answer.await.map_err(|_| Error::from(Cause::StoreStopped))?;
         drop(wanted);
         answer
     }
