@@ -32,6 +32,8 @@ mod lifecycle;
 mod message;
 #[cfg(feature = "postgres")]
 pub mod migrate;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migration;
 mod operate;
 mod schema;
 mod statement;

@@ -4,33 +4,22 @@
 
 mod roles;
 
-use std::fmt::Write as _;
-
-use sha2::{Digest, Sha256};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use crate::doctor::locks;
 use crate::error::{Cause, Error};
+use crate::migration::{Migration, files, hash, migrations};
 use crate::schema::Schema;
+use crate::store::postgres::statement::sql;
+use crate::store::row::{FromRow as _, Row as _};
 
 pub use roles::{Roles, roles};
 
-struct Migration {
-    version: i32,
-    name: &'static str,
-    sql: &'static str,
-}
-
 const BOOTSTRAP: &str = include_str!("../sql/postgres/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "outbox", sql: include_str!("../sql/postgres/migrations/0001_outbox.sql") },
-    Migration { version: 2, name: "inbox", sql: include_str!("../sql/postgres/migrations/0002_inbox.sql") },
-    Migration { version: 3, name: "audit", sql: include_str!("../sql/postgres/migrations/0003_audit.sql") },
-    Migration { version: 4, name: "watch", sql: include_str!("../sql/postgres/migrations/0004_watch.sql") },
-];
+const MIGRATIONS: &[Migration] = migrations!("postgres");
 
 /// How long a migration waits for a lock that somebody else has, unless the session's own `lock_timeout` says otherwise:
 /// longer than another migrator takes, and short enough that somebody is still there to read who it was.
@@ -48,71 +37,17 @@ const LIMIT_WAITS: &str =
 const LIMIT_IN_FORCE: &str = "select coalesce(nullif(current_setting('lock_timeout'), '0'), $1)";
 
 /// In the order they are created: SQL functions need what they call.
-const FUNCTIONS: &[&str] = &[
-    include_str!("../sql/postgres/functions/schema_name.sql"),
-    include_str!("../sql/postgres/functions/topic_like.sql"),
-    include_str!("../sql/postgres/functions/schema_version.sql"),
-    include_str!("../sql/postgres/functions/refuse_stale_snapshot.sql"),
-    include_str!("../sql/postgres/functions/locks.sql"),
-    include_str!("../sql/postgres/functions/write_audit.sql"),
-    include_str!("../sql/postgres/functions/message_id.sql"),
-    include_str!("../sql/postgres/functions/next_sequence.sql"),
-    include_str!("../sql/postgres/functions/wake.sql"),
-    include_str!("../sql/postgres/functions/content_sizes.sql"),
-    include_str!("../sql/postgres/functions/enqueue_many.sql"),
-    include_str!("../sql/postgres/functions/enqueue.sql"),
-    include_str!("../sql/postgres/functions/enqueue_as.sql"),
-    include_str!("../sql/postgres/functions/bury.sql"),
-    include_str!("../sql/postgres/functions/settle.sql"),
-    include_str!("../sql/postgres/functions/lane_fronts.sql"),
-    include_str!("../sql/postgres/functions/claim_due.sql"),
-    include_str!("../sql/postgres/functions/claim_lane_runs.sql"),
-    include_str!("../sql/postgres/functions/claim_lanes.sql"),
-    include_str!("../sql/postgres/functions/claim.sql"),
-    include_str!("../sql/postgres/functions/has_due.sql"),
-    include_str!("../sql/postgres/functions/content.sql"),
-    include_str!("../sql/postgres/functions/complete_many.sql"),
-    include_str!("../sql/postgres/functions/complete.sql"),
-    include_str!("../sql/postgres/functions/renew.sql"),
-    include_str!("../sql/postgres/functions/release.sql"),
-    include_str!("../sql/postgres/functions/abandon.sql"),
-    include_str!("../sql/postgres/functions/repair_expired_leases.sql"),
-    include_str!("../sql/postgres/functions/choose_dead.sql"),
-    include_str!("../sql/postgres/functions/redrive.sql"),
-    include_str!("../sql/postgres/functions/choose_pending.sql"),
-    include_str!("../sql/postgres/functions/retry_now.sql"),
-    include_str!("../sql/postgres/functions/cancel.sql"),
-    include_str!("../sql/postgres/functions/discard.sql"),
-    include_str!("../sql/postgres/functions/skip.sql"),
-    include_str!("../sql/postgres/functions/sink_is_known.sql"),
-    include_str!("../sql/postgres/functions/replay.sql"),
-    include_str!("../sql/postgres/functions/configure_sink.sql"),
-    include_str!("../sql/postgres/functions/partitions.sql"),
-    include_str!("../sql/postgres/functions/prunable.sql"),
-    include_str!("../sql/postgres/functions/receive_many.sql"),
-    include_str!("../sql/postgres/functions/receive.sql"),
-    include_str!("../sql/postgres/functions/prune_inbox.sql"),
-    include_str!("../sql/postgres/functions/report.sql"),
-    include_str!("../sql/postgres/functions/queues.sql"),
-    include_str!("../sql/postgres/functions/measure.sql"),
-    include_str!("../sql/postgres/functions/find_messages.sql"),
-    include_str!("../sql/postgres/functions/find_ids.sql"),
-    include_str!("../sql/postgres/functions/find_keys.sql"),
-];
+const FUNCTIONS: &[(&str, &str)] = files!("postgres/functions/", "":
+    schema_name topic_like schema_version refuse_stale_snapshot locks write_audit message_id next_sequence wake
+    content_sizes enqueue_many enqueue enqueue_as bury settle lane_fronts claim_due claim_lane_runs claim_lanes claim
+    has_due content complete_many complete renew release abandon repair_expired_leases change_dead redrive
+    change_pending retry_now cancel discard skip sink_is_known replay configure_sink partitions prunable receive_many
+    receive prune_inbox report queues measure find_messages find_ids find_keys
+);
 
-const VIEWS: &[(&str, &str)] = &[
-    ("sinks", include_str!("../sql/postgres/views/sinks.sql")),
-    ("status", include_str!("../sql/postgres/views/status.sql")),
-    ("messages", include_str!("../sql/postgres/views/messages.sql")),
-    ("deliveries", include_str!("../sql/postgres/views/deliveries.sql")),
-    ("attempts", include_str!("../sql/postgres/views/attempts.sql")),
-    ("in_flight", include_str!("../sql/postgres/views/in_flight.sql")),
-    ("dead_letters", include_str!("../sql/postgres/views/dead_letters.sql")),
-    ("lanes", include_str!("../sql/postgres/views/lanes.sql")),
-    ("audit_log", include_str!("../sql/postgres/views/audit_log.sql")),
-    ("relays", include_str!("../sql/postgres/views/relays.sql")),
-    ("samples", include_str!("../sql/postgres/views/samples.sql")),
-];
+const VIEWS: &[(&str, &str)] = files!("postgres/views/", "":
+    sinks status messages deliveries attempts in_flight dead_letters lanes audit_log relays samples
+);
 
 /// The newest migration in this build.
 #[must_use]
@@ -199,7 +134,7 @@ async fn try_up(client: &mut Client, schema: &Schema) -> Result<Applied, Error> 
         become_owner(&tx, schema).await?;
     } else {
         // Whoever else is making them is waited for here, and then this is a unique violation.
-        tx.batch_execute(&render(BOOTSTRAP, schema)).await?;
+        tx.batch_execute(&schema.fill(BOOTSTRAP)).await?;
     }
     let done = apply(&tx, schema).await?;
     make_partitions(&tx, schema).await?;
@@ -213,7 +148,7 @@ async fn nothing_to_do(tx: &Transaction<'_>, schema: &Schema) -> Result<Option<A
     refuse_newer(&known, schema)?;
     let has = |migration: &Migration| {
         let checksum = hash([migration.sql]);
-        known.iter().any(|(version, _, found)| *version == migration.version && *found == checksum)
+        known.iter().any(|(state, found)| state.version == migration.version && *found == checksum)
     };
     let current = MIGRATIONS.iter().all(has)
         && installed(tx, schema).await?.functions_hash.as_deref() == Some(functions_hash().as_str());
@@ -228,13 +163,13 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
     let mut done = Applied { migrations: Vec::new(), functions: false };
     for migration in MIGRATIONS {
         let checksum = hash([migration.sql]);
-        match known.iter().find(|(version, ..)| *version == migration.version) {
-            Some((version, name, found)) if *found != checksum => {
+        match known.iter().find(|(state, _)| state.version == migration.version) {
+            Some((MigrationState { version, name, .. }, found)) if *found != checksum => {
                 return Err(Error::from(Cause::MigrationChanged { version: *version, name: name.clone() }));
             }
             Some(_) => {}
             None => {
-                tx.batch_execute(&render(migration.sql, schema)).await?;
+                tx.batch_execute(&schema.fill(migration.sql)).await?;
                 tx.batch_execute(&record(migration, schema)).await?;
                 done.migrations.push(format!("{:04}_{}", migration.version, migration.name));
             }
@@ -249,7 +184,7 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
 }
 
 async fn make_partitions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
-    Ok(tx.batch_execute(&format!("select {}.make_partitions()", schema.quoted())).await?)
+    Ok(tx.batch_execute(&schema.fill(sql!("prune", "make_partitions"))).await?)
 }
 
 /// Compares a database with this build; changes nothing.
@@ -257,23 +192,11 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
     let exists = exists(client, schema).await?;
     let known = if exists { applied(client, schema).await? } else { Vec::new() };
     let installed = if exists { installed(client, schema).await? } else { Installed::default() };
-    let mut migrations = Vec::new();
-    if exists {
-        let sql = format!("select version, name, applied_at::text from {}.migration order by version", schema.quoted());
-        for row in client.query_typed(&sql, &[]).await? {
-            migrations.push(MigrationState {
-                version: row.try_get(0)?,
-                name: row.try_get(1)?,
-                applied_at: row.try_get(2)?,
-            });
+    let mut migrations: Vec<MigrationState> = known.into_iter().map(|(state, _)| state).collect();
+    for Migration { version, name, .. } in MIGRATIONS {
+        if migrations.iter().all(|known| known.version != *version) {
+            migrations.push(MigrationState { version: *version, name: (*name).to_owned(), applied_at: None });
         }
-    }
-    for migration in MIGRATIONS.iter().filter(|one| known.iter().all(|(version, ..)| *version != one.version)) {
-        migrations.push(MigrationState {
-            version: migration.version,
-            name: migration.name.to_owned(),
-            applied_at: None,
-        });
     }
     let missing_roles = match &installed.role_prefix {
         Some(prefix) => roles::missing(client, &Roles::new(&Schema::new(prefix)?)).await?,
@@ -289,8 +212,7 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
 
 /// Fails unless the schema is exactly at the version this build understands. One round trip; any role may ask.
 pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), Error> {
-    let sql = format!("select {}.schema_version()", schema.quoted());
-    let rows = client.query_typed(&sql, &[]).await.map_err(|error| {
+    let rows = client.query_typed(&schema.fill(sql!("migrate", "schema_version")), &[]).await.map_err(|error| {
         match error.code().map(tokio_postgres::error::SqlState::code) {
             // Schema or function missing. (A schema one may not look into answers with 42501, which is left as it is.)
             Some("3F000" | "42883") => Error::from(Cause::SchemaMissing { schema: schema.to_string() }),
@@ -314,22 +236,22 @@ pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), E
 #[must_use]
 pub fn script(schema: &Schema) -> String {
     let mut script = format!("begin;\n{PINNED_PATH};\n");
-    script.push_str(&render(BOOTSTRAP, schema));
+    script.push_str(&schema.fill(BOOTSTRAP));
     for migration in MIGRATIONS {
-        script.push_str(&render(migration.sql, schema));
+        script.push_str(&schema.fill(migration.sql));
         script.push_str(&record(migration, schema));
     }
-    for sql in FUNCTIONS.iter().chain(VIEWS.iter().map(|(_, sql)| sql)) {
-        script.push_str(&render(sql, schema));
+    for (_, sql) in FUNCTIONS.iter().chain(VIEWS) {
+        script.push_str(&schema.fill(sql));
     }
     script.push_str(&finish(schema));
-    let _ = writeln!(script, "select {}.make_partitions();\ncommit;", schema.quoted());
+    script.push_str(&schema.fill("select :\"schema\".make_partitions();\ncommit;\n"));
     script
 }
 
 /// The grants of the group roles, whose names are left as they stand in the file.
 pub(crate) fn grants(schema: &Schema) -> String {
-    render(roles::GRANTS, schema)
+    schema.fill(roles::GRANTS)
 }
 
 /// Whoever waited for the lock is to see what the one before did, whatever the database's isolation is.
@@ -342,7 +264,7 @@ async fn begin(client: &mut Client) -> Result<Transaction<'_>, Error> {
 
 /// One migrator at a time; readers go on. It takes the owner's rights: nobody else can keep migrators waiting.
 async fn lock(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
-    Ok(tx.batch_execute(&format!("lock table {}.migration in exclusive mode", schema.quoted())).await?)
+    Ok(tx.batch_execute(&schema.fill(sql!("migrate", "lock"))).await?)
 }
 
 fn is_code(error: &Error, code: &SqlState) -> bool {
@@ -380,19 +302,21 @@ async fn become_owner(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error
 }
 
 async fn exists(client: &impl GenericClient, schema: &Schema) -> Result<bool, Error> {
-    let name = format!("{}.migration", schema.quoted());
+    let name = schema.fill(":\"schema\".migration");
     let rows = client.query_typed("select to_regclass($1) is not null", &[(&name, Type::TEXT)]).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
 }
 
-async fn applied(client: &impl GenericClient, schema: &Schema) -> Result<Vec<(i32, String, String)>, Error> {
-    let sql = format!("select version, name, checksum from {}.migration order by version", schema.quoted());
-    let rows = client.query_typed(&sql, &[]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+/// What was applied, and its checksum.
+type Known = (MigrationState, String);
+
+async fn applied(client: &impl GenericClient, schema: &Schema) -> Result<Vec<Known>, Error> {
+    let rows = client.query_typed(&schema.fill(sql!("migrate", "applied")), &[]).await?;
+    rows.iter().map(|row| Ok((MigrationState::from_row(row)?, row.read("checksum")?))).collect()
 }
 
-fn refuse_newer(known: &[(i32, String, String)], schema: &Schema) -> Result<(), Error> {
-    match known.iter().map(|(version, ..)| *version).max() {
+fn refuse_newer(known: &[Known], schema: &Schema) -> Result<(), Error> {
+    match known.iter().map(|(state, _)| state.version).max() {
         Some(found) if found > latest_version() => {
             Err(Error::from(Cause::SchemaTooNew { schema: schema.to_string(), found, known: latest_version() }))
         }
@@ -407,8 +331,7 @@ struct Installed {
 }
 
 async fn installed(client: &impl GenericClient, schema: &Schema) -> Result<Installed, Error> {
-    let sql = format!("select functions_hash, role_prefix from {}.setting", schema.quoted());
-    let rows = client.query_typed(&sql, &[]).await?;
+    let rows = client.query_typed(&schema.fill(sql!("migrate", "installed")), &[]).await?;
     match rows.first() {
         Some(row) => Ok(Installed { functions_hash: row.try_get(0)?, role_prefix: row.try_get(1)? }),
         None => Ok(Installed::default()),
@@ -418,20 +341,19 @@ async fn installed(client: &impl GenericClient, schema: &Schema) -> Result<Insta
 /// Puts this build's functions and views in place of whatever was there, and gives the roles their rights again.
 async fn replace_functions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
     for (name, _) in VIEWS.iter().rev() {
-        tx.batch_execute(&format!("drop view if exists {}.{name}", schema.quoted())).await?;
+        tx.batch_execute(&schema.fill(&format!("drop view if exists :\"schema\".{name}"))).await?;
     }
     // A function whose result or parameter names changed cannot be replaced, and one whose types changed would stay
     // beside the new one as an overload: all go first. Trigger functions belong to the migrations.
-    tx.batch_execute(&format!(
+    tx.batch_execute(&schema.fill(
         "do $$ declare f record; begin \
          for f in select p.oid::regprocedure as signature from pg_proc p \
-                  where p.pronamespace = '{}'::regnamespace and p.prorettype <> 'trigger'::regtype loop \
+                  where p.pronamespace = ':\"schema\"'::regnamespace and p.prorettype <> 'trigger'::regtype loop \
          execute 'drop function ' || f.signature; end loop; end $$",
-        schema.quoted()
     ))
     .await?;
-    for sql in FUNCTIONS.iter().chain(VIEWS.iter().map(|(_, sql)| sql)) {
-        tx.batch_execute(&render(sql, schema)).await?;
+    for (_, sql) in FUNCTIONS.iter().chain(VIEWS) {
+        tx.batch_execute(&schema.fill(sql)).await?;
     }
     tx.batch_execute(&finish(schema)).await?;
     // Roles that a restore did not bring can get no rights; `migrate status` says that they are missing.
@@ -445,41 +367,22 @@ async fn replace_functions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), 
 
 /// After functions and views: PUBLIC may nothing, and the hash says what is installed.
 fn finish(schema: &Schema) -> String {
-    format!(
-        "revoke all on schema {0} from public;\nrevoke all on all functions in schema {0} from public;\n\
-         update {0}.setting set functions_hash = '{1}';\n",
-        schema.quoted(),
+    schema.fill(&format!(
+        "revoke all on schema :\"schema\" from public;\nrevoke all on all functions in schema :\"schema\" from public;\n\
+         update :\"schema\".setting set functions_hash = '{}';\n",
         functions_hash()
-    )
+    ))
 }
 
 fn record(migration: &Migration, schema: &Schema) -> String {
-    format!(
-        "insert into {}.migration (version, name, checksum) values ({}, '{}', '{}');\n",
-        schema.quoted(),
+    schema.fill(&format!(
+        "insert into :\"schema\".migration (version, name, checksum) values ({}, '{}', '{}');\n",
         migration.version,
         migration.name,
         hash([migration.sql])
-    )
+    ))
 }
 
 fn functions_hash() -> String {
-    hash(FUNCTIONS.iter().copied().chain(VIEWS.iter().map(|(_, sql)| *sql)).chain([roles::GRANTS]))
-}
-
-fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hasher = Sha256::new();
-    for text in texts {
-        hasher.update(text.len().to_le_bytes());
-        hasher.update(text);
-    }
-    hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}
-
-/// The files use psql's notation for a quoted identifier, so that they also run in psql as they are.
-fn render(sql: &str, schema: &Schema) -> String {
-    sql.replace(":\"schema\"", &schema.quoted())
+    hash(FUNCTIONS.iter().chain(VIEWS).map(|(_, sql)| *sql).chain([roles::GRANTS]))
 }

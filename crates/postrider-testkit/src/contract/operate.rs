@@ -158,7 +158,7 @@ pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
         ("ann", Action::Replay(endless), "name message_ids, or from and to"),
         ("ann", Action::Cancel { which: DeliveryFilter::default(), at_most: 0 }, "at_most must be between 1 and 10000"),
         ("ann", Action::Replay(fast), "per_second must be between 1 and 1000000"),
-        ("ann", Action::Replay(later), "paced_from must be within a year"),
+        ("ann", Action::Replay(later), "paced_from must be at most 366 days ahead"),
         ("ann", Action::Replay(unpaced), "paced_from needs per_second"),
         ("ann", named(""), "sink must be 1 to 255 bytes"),
         ("ann", skip(""), "sink and lane must each be 1 to 255 bytes"),

@@ -15,78 +15,35 @@ revoke all on all tables in schema :"schema" from :"producer", :"receiver", :"re
 revoke all on all functions in schema :"schema" from :"producer", :"receiver", :"relay", :"control", :"auditor";
 grant usage on schema :"schema" to :"producer", :"receiver", :"relay", :"control", :"auditor";
 
-grant execute on function
-    :"schema".enqueue(text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric),
-    :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[])
-    to :"producer", :"control";
-grant execute on function
-    :"schema".enqueue_as(text, text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric)
-    to :"control";
+grant execute on function :"schema".enqueue, :"schema".enqueue_many to :"producer", :"control";
+grant execute on function :"schema".enqueue_as to :"control";
+
+grant execute on function :"schema".receive, :"schema".receive_many, :"schema".prune_inbox_at_retention to :"receiver";
 
 grant execute on function
-    :"schema".receive(uuid, uuid, text, text, bigint),
-    :"schema".receive_many(uuid[], uuid[], text[], text[], bigint[]),
-    :"schema".prune_inbox_at_retention(integer)
-    to :"receiver";
-
-grant execute on function
-    :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer, bigint, uuid, boolean),
-    :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer, text),
-    :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[], text[]),
-    :"schema".mark_delivered(uuid, uuid[]),
-    :"schema".renew(uuid, uuid[], numeric),
-    :"schema".release(uuid, uuid[]),
-    :"schema".abandon(uuid),
-    :"schema".content(uuid, uuid),
-    :"schema".has_due(text, uuid),
-    :"schema".repair_expired_leases(integer),
-    :"schema".make_partitions(integer),
-    :"schema".prune_at_retention(integer),
-    :"schema".prune_inbox_at_retention(integer),
-    :"schema".sleep(text, numeric),
-    :"schema".woke(text),
-    :"schema".report(text, text, numeric, jsonb),
-    :"schema".sign_off(text),
-    :"schema".measure(integer),
+    :"schema".claim, :"schema".complete, :"schema".complete_many, :"schema".mark_delivered, :"schema".renew,
+    :"schema".release, :"schema".abandon, :"schema".content, :"schema".has_due, :"schema".repair_expired_leases,
+    :"schema".make_partitions, :"schema".prune_at_retention, :"schema".prune_inbox_at_retention, :"schema".sleep,
+    :"schema".woke, :"schema".report, :"schema".sign_off, :"schema".measure,
     -- A destination that says "no more" pauses its sink; routes in a relay's configuration are added if they are missing.
-    :"schema".configure_sink(text, boolean, text, text),
-    :"schema".add_route(text, text, text, text)
+    :"schema".configure_sink, :"schema".add_route
     to :"relay";
 grant select on :"schema".status, :"schema".in_flight, :"schema".lanes, :"schema".relays, :"schema".samples, :"schema".route
     to :"relay";
-grant execute on function :"schema".schema_version() to :"producer", :"receiver", :"relay", :"control", :"auditor";
+grant execute on function :"schema".schema_version to :"producer", :"receiver", :"relay", :"control", :"auditor";
 -- Views check the rights to their functions against the reader.
-grant execute on function :"schema".message_id_time(uuid) to :"control", :"auditor";
-grant execute on function
-    :"schema".find_messages(text, text, text, uuid, text, text, uuid, uuid, integer, integer),
-    :"schema".find_ids(text, uuid, uuid, integer, integer),
-    :"schema".find_keys(text, text, text, integer)
-    to :"control", :"auditor";
-grant execute on function :"schema".sink_is_known(text, uuid, uuid, uuid[]) to :"control", :"auditor";
-grant execute on function :"schema".topic_like(text) to :"control", :"auditor";
-grant execute on function :"schema".queues(), :"schema".recent_attempts() to :"relay", :"control", :"auditor";
+grant execute on function :"schema".message_id_time to :"control", :"auditor";
+grant execute on function :"schema".find_messages, :"schema".find_ids, :"schema".find_keys to :"control", :"auditor";
+grant execute on function :"schema".sink_is_known to :"control", :"auditor";
+grant execute on function :"schema".topic_like to :"control", :"auditor";
+grant execute on function :"schema".queues, :"schema".recent_attempts to :"relay", :"control", :"auditor";
 
 grant execute on function
-    :"schema".redrive(uuid[], boolean, text, text),
-    :"schema".redrive_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text),
-    :"schema".discard(uuid[], text, text),
-    :"schema".discard_matching(uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text),
-    :"schema".skip(text, text, text),
-    :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text, boolean, text),
-    :"schema".replay_batch(uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz, boolean, text),
-    :"schema".retry_now(uuid[], text, text, text, uuid, text, integer, text),
-    :"schema".cancel(uuid[], text, text, text, uuid, text, integer, text),
-    :"schema".unclaim_stuck(numeric, text),
-    :"schema".prunable(numeric),
-    :"schema".repair_expired_leases(integer),
-    :"schema".configure_sink(text, boolean, text, text),
-    :"schema".add_route(text, text, text, text),
-    :"schema".remove_route(text, text, text, text),
-    :"schema".make_partitions(integer),
-    :"schema".prune(numeric, integer, text),
-    :"schema".prune_inbox(numeric, integer),
-    :"schema".prune_at_retention(integer),
-    :"schema".prune_inbox_at_retention(integer)
+    :"schema".redrive, :"schema".redrive_matching, :"schema".discard, :"schema".discard_matching, :"schema".skip,
+    :"schema".replay, :"schema".replay_batch, :"schema".retry_now, :"schema".cancel, :"schema".unclaim_stuck,
+    :"schema".prunable, :"schema".repair_expired_leases, :"schema".configure_sink, :"schema".add_route,
+    :"schema".remove_route, :"schema".make_partitions, :"schema".prune, :"schema".prune_inbox,
+    :"schema".prune_at_retention, :"schema".prune_inbox_at_retention
     to :"control";
 grant select on all tables in schema :"schema" to :"control", :"auditor";
 revoke all on :"schema".lane_sequence from :"auditor";

@@ -5,7 +5,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{become_owner, begin, check, is_code, lock, locked, render};
+use super::{become_owner, begin, check, is_code, lock, locked};
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -96,7 +96,7 @@ async fn try_roles(client: &mut Client, schema: &Schema, prefix: &Schema) -> Res
     hand_over(&tx, schema, owner).await?;
     become_owner(&tx, schema).await?;
     grant(&tx, schema, prefix.as_str()).await?;
-    tx.batch_execute(&format!("update {}.setting set role_prefix = '{prefix}'", schema.quoted())).await?;
+    tx.batch_execute(&schema.fill(&format!("update :\"schema\".setting set role_prefix = '{prefix}'"))).await?;
     tx.commit().await?;
     Ok(roles)
 }
@@ -136,7 +136,7 @@ pub(super) async fn grant(tx: &Transaction<'_>, schema: &Schema, prefix: &str) -
     let sql = roles
         .pairs()
         .iter()
-        .fold(render(GRANTS, schema), |sql, (word, role)| sql.replace(&format!(":\"{word}\""), &format!("\"{role}\"")));
+        .fold(schema.fill(GRANTS), |sql, (word, role)| sql.replace(&format!(":\"{word}\""), &format!("\"{role}\"")));
     tx.batch_execute(&sql).await?;
     Ok(())
 }

@@ -132,7 +132,7 @@ impl Queue for PostgresStore {
         let (events, messages): (Vec<Event>, Vec<Message>) = arrivals.iter().cloned().unzip();
         enqueue::check_many(&messages)?;
         let mut call = self.pool.call().await?;
-        let client = call.client()?;
+        let client = call.client();
         let done = async {
             let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
             let inbox = Inbox::new(self.schema.clone());

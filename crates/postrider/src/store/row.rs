@@ -18,6 +18,8 @@ use crate::inspect::{
     MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, Sample, SinkStatus,
 };
 use crate::lifecycle::{Claimed, Completed, Content, LeaseToken, Parcel};
+#[cfg(feature = "postgres")]
+use crate::migrate::MigrationState;
 use crate::store::{OnDead, Pruned, Route};
 
 /// A row, as a driver hands it over.
@@ -247,6 +249,9 @@ records! {
         sinks: RelayReport::sinks_from(&row.read::<String>("sinks")?),
     }
 }
+
+#[cfg(feature = "postgres")]
+records! { MigrationState(row) { version, name, applied_at } }
 
 fn headers(row: &impl Row) -> Result<BTreeMap<String, String>, Error> {
     Ok(row.read::<Option<_>>("headers").map_err(of_content)?.unwrap_or_default())

@@ -219,7 +219,8 @@ async fn all_hosts_are_named_when_none_answers() {
         format!("127.0.0.1:{refusing},localhost:{hanging}/shop"),
         format!("127.0.0.1:{refusing}: "),
         "Connection refused".to_owned(),
-        format!("localhost:{hanging}: no answer within 1 seconds"),
+        format!("localhost:{hanging}: "),
+        "no answer within 1 seconds".to_owned(),
     ] {
         assert!(said.contains(&words), "{words:?} is not in {said}");
     }

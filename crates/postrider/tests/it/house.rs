@@ -76,6 +76,50 @@ fn links_between_pages_lead_somewhere() {
     }
 }
 
+/// Every file of SQL and every statement says what it is for, and every one is used.
+#[test]
+fn sql_is_explained_and_used() {
+    let crate_root = root().join("crates/postrider");
+    let source = |folder: &str| -> String {
+        let files = fs::read_dir(crate_root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).unwrap()).collect()
+    };
+    let shared = ["src", "src/store", "src/doctor", "src/enqueue", "src/inbox"].map(source).concat();
+    for (store, folder) in ["statements", "functions", "views", "migrations"]
+        .iter()
+        .flat_map(|folder| [("postgres", *folder), ("sqlite", *folder)])
+        .filter(|place| *place != ("sqlite", "functions"))
+    {
+        let code = format!("{shared}{}", source(&format!("src/store/{store}")));
+        let list = code.split_once(&format!("files!(\"{store}/{folder}/\"")).and_then(|(_, rest)| rest.split_once(')'));
+        for entry in fs::read_dir(crate_root.join("sql").join(store).join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let sql = fs::read_to_string(&path).unwrap();
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            assert!(sql.starts_with("-- "), "{store}: {file} does not say what it is for");
+            let used = match folder {
+                "statements" => true,
+                "migrations" => {
+                    let (number, name) = file.split_once('_').unwrap();
+                    code.contains(&format!("\"{number}_\" \"{name}\""))
+                }
+                _ => list.is_some_and(|(list, _)| list.split_whitespace().any(|name| name == file)),
+            };
+            assert!(used, "{store}: nothing uses {file}");
+            for section in sql.split("\n-- name: ").skip(1) {
+                let (name, text) = section.split_once('\n').unwrap();
+                assert!(text.starts_with("-- "), "{store}: {name} of {file} does not say what it is for");
+                let calls = [format!("!(\"{file}\", \"{name}\")"), format!("!(\"{store}\", \"{file}\", \"{name}\")")];
+                let prefix = name == "matching" && code.contains(&format!("matching!(\"{file}\""));
+                assert!(
+                    prefix || calls.iter().any(|call| code.contains(call)),
+                    "{store}: nothing uses {name} of {file}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn every_function_is_commented_and_pins_its_path() {
     for entry in fs::read_dir(root().join("crates/postrider/sql/postgres/functions")).unwrap() {
@@ -83,7 +127,6 @@ fn every_function_is_commented_and_pins_its_path() {
         let sql = fs::read_to_string(&path).unwrap();
         let functions = sql.matches("create or replace function").count();
         let name = path.display();
-        assert!(sql.starts_with("-- "), "{name} does not say what it is for");
         assert_eq!(sql.matches("comment on function").count(), functions, "{name}: a comment for each function");
         assert_eq!(
             sql.matches("set search_path = pg_catalog, :\"schema\", pg_temp").count(),

@@ -234,8 +234,8 @@ async fn control_reads_everything_and_acts_on_dead_letters() {
     let denied = "select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
                   insert into outbox.audit (at, affected, actor, db_user, action, detail) values (now(), 0, 'a', 'a', 'b', '{}'); \
                   update outbox.audit set actor = 'bob'; select nextval('outbox.audit_id_seq'); \
-                  select outbox.redrive_letters('{}', '{}'); select outbox.choose_dead(null, null, null, null, null, \
-                  null, null, null, null, null, 1)";
+                  select outbox.redrive_letters('{}', '{}'); select outbox.change_dead('redrive', null, null, null, null, \
+                  null, null, null, null, null, null, 1, 'ann')";
     assert_denied(&control, denied).await;
 }
 

@@ -33,7 +33,7 @@ begin
     return (select count(*)::integer from release(abandon.lease_token, v_ids));
 end
 $$;
-comment on function :"schema".abandon(uuid) is
+comment on function :"schema".abandon is
     'Takes back what a claim with this token leased, now or later; returns how many it found.';
 
 -- Internal: called by claim with a token that the caller made, when it has locked something to lease under it. The row is
@@ -61,4 +61,4 @@ begin
     delete from abandoned_claim c where c.ctid = v_place;
 end
 $$;
-comment on function :"schema".refuse_abandoned_claim(uuid) is 'Internal: raises P7002 if the claim was abandoned.';
+comment on function :"schema".refuse_abandoned_claim is 'Internal: raises P7002 if the claim was abandoned.';

@@ -37,7 +37,7 @@ begin
     where d.message_id = any (bury.message_ids) and d.sink is not distinct from bury.sink and d.lane is not null and v_parks;
 end
 $$;
-comment on function :"schema".bury(text, uuid[], timestamptz) is 'Internal: deliveries out of attempts become dead letters.';
+comment on function :"schema".bury is 'Internal: deliveries out of attempts become dead letters.';
 
 -- Whether a dead lane head holds its lane in this sink. Internal.
 create or replace function :"schema".parks(sink text)
@@ -47,4 +47,4 @@ create or replace function :"schema".parks(sink text)
 as $$
     select coalesce((select s.on_dead = 'park' from sink s where s.name = parks.sink), true)
 $$;
-comment on function :"schema".parks(text) is 'Internal: true unless the sink skips dead lane heads.';
+comment on function :"schema".parks is 'Internal: true unless the sink skips dead lane heads.';

@@ -185,5 +185,4 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".claim(text, integer, numeric, text, integer, uuid, integer, timestamptz, integer, bigint, uuid, boolean) is
-    'Leases up to batch_size due deliveries of a sink to a worker, in delivery order.';
+comment on function :"schema".claim is 'Leases up to batch_size due deliveries of a sink to a worker, in delivery order.';

@@ -81,8 +81,7 @@ begin
     limit claim_due.room;
 end
 $$;
-comment on function :"schema".claim_due(text, uuid, integer, timestamptz, integer, timestamptz) is
-    'Internal to claim: locks due deliveries without a lane.';
+comment on function :"schema".claim_due is 'Internal to claim: locks due deliveries without a lane.';
 
 -- claim_due in arrays, and no more than room_bytes. at_least_one: the first is taken however large it is. `more`: one that
 -- is due did not fit any more. Internal to claim.
@@ -109,5 +108,4 @@ begin
     ) f;
 end
 $$;
-comment on function :"schema".pick_due(text, uuid, integer, bigint, boolean, timestamptz, integer, timestamptz) is
-    'Internal to claim: claim_due, bounded in bytes.';
+comment on function :"schema".pick_due is 'Internal to claim: claim_due, bounded in bytes.';

@@ -126,5 +126,4 @@ begin
     limit claim_lane_runs.room;
 end
 $$;
-comment on function :"schema".claim_lane_runs(text, uuid, integer, timestamptz, integer, integer, text, text, integer) is
-    'Internal to claim_lanes: locks runs of free lanes.';
+comment on function :"schema".claim_lane_runs is 'Internal to claim_lanes: locks runs of free lanes.';

@@ -57,5 +57,4 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".claim_lanes(text, uuid, integer, bigint, boolean, timestamptz, integer, integer, text, integer) is
-    'Internal to claim: one round over the lanes of a sink.';
+comment on function :"schema".claim_lanes is 'Internal to claim: one round over the lanes of a sink.';

@@ -45,8 +45,7 @@ begin
     return v_attempt_no;
 end
 $$;
-comment on function :"schema".complete(uuid, uuid, text, text, numeric, text, text, text, text, integer, text) is
-    'Records one outcome; raises P7002 LEASE_LOST unless the caller holds the lease.';
+comment on function :"schema".complete is 'Records one outcome; raises P7002 LEASE_LOST unless the caller holds the lease.';
 
 -- Finalizes a whole batch as delivered. Only rows still held under the token change; returns how many this call
 -- changed. A wrong token changes nothing and returns 0.
@@ -62,5 +61,5 @@ as $$
         state => array_fill('DISPATCHED'::text, array[coalesce(cardinality(message_ids), 0)])
     )
 $$;
-comment on function :"schema".mark_delivered(uuid, uuid[]) is
+comment on function :"schema".mark_delivered is
     'Marks messages held under this token delivered; returns how many this call changed.';

@@ -106,7 +106,7 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".complete_many(uuid[], uuid[], text[], text, numeric[], text[], text[], text[], text[], integer[], text[]) is
+comment on function :"schema".complete_many is
     'Records outcomes for messages still held under their lease tokens; returns those it changed.';
 
 -- Locks what is held under one lease at this time, in id order: for a call with outcomes of both kinds, and for one that looks
@@ -129,7 +129,7 @@ begin
     for update;
 end
 $$;
-comment on function :"schema".lock_held(uuid, uuid[], timestamptz) is 'Internal: locks the rows of one lease.';
+comment on function :"schema".lock_held is 'Internal: locks the rows of one lease.';
 
 -- DISPATCHED, for messages of one lease. Internal to complete_many. Zero rows: the lease is lost.
 -- Index: delivery_pk, by the ids alone (see settle); the joins are of arrays, thousands with thousands, so never in nested
@@ -169,8 +169,7 @@ begin
     returning a.message_id, a.sink, a.attempt_no, false;
 end
 $$;
-comment on function :"schema".complete_delivered(uuid, uuid[], text, timestamptz, text[], text[], integer[]) is
-    'Internal to complete_many: what was delivered under one lease.';
+comment on function :"schema".complete_delivered is 'Internal to complete_many: what was delivered under one lease.';
 
 -- RETRYABLE and FAILED, for messages of one lease. Internal to complete_many. Zero rows: the lease is lost.
 -- Locks the rows, then writes by place, as claim does.
@@ -254,6 +253,4 @@ begin
     select h.message_id, h.sink, h.attempt_no, h.dead from held h;
 end
 $$;
-comment on function :"schema".complete_failed(
-    uuid, uuid[], text, timestamptz, text[], numeric[], text[], text[], text[], text[], integer[], text[]) is
-    'Internal to complete_many: what failed under one lease.';
+comment on function :"schema".complete_failed is 'Internal to complete_many: what failed under one lease.';

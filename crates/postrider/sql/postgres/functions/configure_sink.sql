@@ -38,7 +38,7 @@ begin
     return v_changed;
 end
 $$;
-comment on function :"schema".configure_sink(text, boolean, text, text) is
+comment on function :"schema".configure_sink is
     'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped. False: it was so already.';
 
 create or replace function :"schema".add_route(
@@ -65,7 +65,7 @@ begin
     return v_changed;
 end
 $$;
-comment on function :"schema".add_route(text, text, text, text) is
+comment on function :"schema".add_route is
     'Sends new messages of a topic (* stands for any characters) to a sink; false if the route was there.';
 
 create or replace function :"schema".remove_route(
@@ -87,4 +87,4 @@ begin
     return v_changed;
 end
 $$;
-comment on function :"schema".remove_route(text, text, text, text) is 'Removes a route; false if there was none.';
+comment on function :"schema".remove_route is 'Removes a route; false if there was none.';

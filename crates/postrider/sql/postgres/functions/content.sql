@@ -17,4 +17,4 @@ begin
           and d.lease_expires_at > clock_timestamp());
 end
 $$;
-comment on function :"schema".content(uuid, uuid) is 'Headers and content of a message that is held under this token.';
+comment on function :"schema".content is 'Headers and content of a message that is held under this token.';

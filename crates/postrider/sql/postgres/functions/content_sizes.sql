@@ -25,4 +25,4 @@ begin
     end;
 end
 $$;
-comment on function :"schema".content_sizes(jsonb[], bytea[]) is 'Internal: how long contents are as they are sent.';
+comment on function :"schema".content_sizes is 'Internal: how long contents are as they are sent.';

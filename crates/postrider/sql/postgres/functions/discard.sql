@@ -28,48 +28,23 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".discard(uuid[], text, text) is 'Gives up dead letters for good; returns how many.';
+comment on function :"schema".discard is 'Gives up dead letters for good; returns how many.';
 
--- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
--- wants all calls again until it returns 0. What is not given does not matter; nothing given means every dead letter.
--- Locks: see choose_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
+-- The same for dead letters that are described instead of named, as in redrive_matching.
 create or replace function :"schema".discard_matching(
-    message_ids  uuid[]      default null,
-    sink         text        default null,
-    namespace    text        default null,
-    topic        text        default null,
-    tenant_id    uuid        default null,
-    lane         text        default null,
-    reason       text        default null,
-    error_code   text        default null,
-    died_from    timestamptz default null,
-    died_to      timestamptz default null,
-    at_most      integer     default 1000,
-    actor        text        default null
+    message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
+    tenant_id uuid default null, lane text default null, reason text default null, error_code text default null,
+    died_from timestamptz default null, died_to timestamptz default null, at_most integer default 1000,
+    actor text default null
 )
     returns integer
-    language plpgsql security definer
+    language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-#variable_conflict use_column
-declare
-    v_chosen record;
-    v_count  integer;
-begin
-    select c.letter_ids, c.letter_sinks into v_chosen
-    from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
-                     at_most) c;
-    v_count := discard_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
-    perform write_audit(discard_matching.actor, 'discard', jsonb_build_object(
-        'message_ids', discard_matching.message_ids, 'sink', discard_matching.sink, 'namespace', discard_matching.namespace, 'topic', discard_matching.topic,
-        'tenant_id', discard_matching.tenant_id, 'lane', discard_matching.lane, 'reason', discard_matching.reason, 'error_code', discard_matching.error_code,
-        'died_from', utc(discard_matching.died_from), 'died_to', utc(discard_matching.died_to), 'at_most', discard_matching.at_most), v_count);
-    return v_count;
-end
+    select change_dead('discard', message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
+                       at_most, actor)
 $$;
-comment on function :"schema".discard_matching(
-    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text) is
-    'Gives up the oldest dead letters of a kind for good; returns how many.';
+comment on function :"schema".discard_matching is 'Gives up the oldest dead letters of a kind for good; returns how many.';
 
 -- What both do, for pairs of message and sink. Internal.
 create or replace function :"schema".discard_letters(message_ids uuid[], sinks text[])
@@ -119,4 +94,4 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".discard_letters(uuid[], text[]) is 'Internal: what discard and discard_matching do.';
+comment on function :"schema".discard_letters is 'Internal: what discard and discard_matching do.';

@@ -30,5 +30,5 @@ as $$
         delay_seconds => array[delay_seconds]
     ) e
 $$;
-comment on function :"schema".enqueue(text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric) is
+comment on function :"schema".enqueue is
     'Writes one message in this transaction. Returns its id, its number in its lane, and whether it is new.';

@@ -2,23 +2,11 @@
 -- Caller: an operator, through the admin API or by SQL. The rules are enqueue's. `actor` null: the login.
 -- Returns one row, as enqueue does; a dedupe key that was known is an entry that changed nothing.
 create or replace function :"schema".enqueue_as(
-    actor          text,
-    topic          text,
-    payload        jsonb       default null,
-    namespace      text        default 'default',
-    tenant_id      uuid        default null,
-    lane           text        default null,
-    dedupe_key     text        default null,
-    priority       integer     default 0,
-    headers        jsonb       default null,
-    due_at         timestamptz default null,
-    occurred_at    timestamptz default null,
-    body           bytea       default null,
-    content_type   text        default null,
-    delay_seconds  numeric     default null,
-    out message_id   uuid,
-    out sequence_id  bigint,
-    out created      boolean
+    actor text, topic text, payload jsonb default null, namespace text default 'default', tenant_id uuid default null,
+    lane text default null, dedupe_key text default null, priority integer default 0, headers jsonb default null,
+    due_at timestamptz default null, occurred_at timestamptz default null, body bytea default null,
+    content_type text default null, delay_seconds numeric default null,
+    out message_id uuid, out sequence_id bigint, out created boolean
 )
     language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
@@ -35,5 +23,5 @@ begin
         'message_id', enqueue_as.message_id), enqueue_as.created::integer);
 end
 $$;
-comment on function :"schema".enqueue_as(text, text, jsonb, text, uuid, text, text, integer, jsonb, timestamptz, timestamptz, bytea, text, numeric) is
+comment on function :"schema".enqueue_as is
     'Writes one message for an operator, with an entry in the audit. Returns what enqueue returns.';

@@ -222,5 +222,4 @@ begin
     end if;
 end
 $$;
-comment on function :"schema".enqueue_many(text[], jsonb[], text[], uuid[], text[], text[], integer[], jsonb[], timestamptz[], timestamptz[], bytea[], text[], numeric[]) is
-    'Writes many messages in this transaction. One row per input, in input order.';
+comment on function :"schema".enqueue_many is 'Writes many messages in this transaction. One row per input, in input order.';

@@ -49,5 +49,5 @@ begin
     order by 1 desc nulls last;
 end
 $$;
-comment on function :"schema".find_ids(text, uuid, uuid, integer, integer) is
+comment on function :"schema".find_ids is
     'Messages whose id ends with these digits: all that is undelivered or dead, and a bounded number of others.';

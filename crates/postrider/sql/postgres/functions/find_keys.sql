@@ -56,5 +56,4 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".find_keys(text, text, text, integer) is
-    'Messages that a dedupe key stands for, of one topic or of every topic.';
+comment on function :"schema".find_keys is 'Messages that a dedupe key stands for, of one topic or of every topic.';

@@ -51,5 +51,4 @@ begin
                limit 1) is null);
 end
 $$;
-comment on function :"schema".has_due(text, uuid) is
-    'Whether something of this sink is due and held by nobody, locked or not.';
+comment on function :"schema".has_due is 'Whether something of this sink is due and held by nobody, locked or not.';

@@ -13,7 +13,7 @@ create or replace function :"schema".lane_lock(sink text)
 as $$
     select 'lock_lanes_' || (hashtextextended(sink collate "C", 0) & 15)
 $$;
-comment on function :"schema".lane_lock(text) is 'Internal: the lock of the lanes of a sink.';
+comment on function :"schema".lane_lock is 'Internal: the lock of the lanes of a sink.';
 
 -- Internal: called by redrive_letters and replay_batch, before they look at what is leased. Waits for claims under way. The
 -- locks are taken in their own order, so that two callers never wait for each other in a circle.
@@ -30,7 +30,7 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".hold_lane_fronts(text[]) is
+comment on function :"schema".hold_lane_fronts is
     'Internal: nobody claims from lanes of these sinks until the transaction ends.';
 
 -- Internal: called by claim. False: somebody puts messages in front of lanes.
@@ -46,7 +46,7 @@ exception when lock_not_available then
     return false;
 end
 $$;
-comment on function :"schema".lane_fronts_are_free(text) is
+comment on function :"schema".lane_fronts_are_free is
     'Internal: true, and so until the transaction ends, if nobody puts messages in front of lanes of this sink.';
 
 -- How far into a lane a lease may reach: what is put in front of the lane gets this as its lane_tail and waits until no lease
@@ -66,4 +66,4 @@ as $$
         limit 20000
     ) n
 $$;
-comment on function :"schema".lane_reach(text, text) is 'Internal: the farthest number of a lane that is leased.';
+comment on function :"schema".lane_reach is 'Internal: the farthest number of a lane that is leased.';

@@ -23,4 +23,4 @@ exception when lock_not_available then
     return false;
 end
 $$;
-comment on function :"schema".try_lock(text) is 'Internal: true, until the transaction ends, if nobody else has this lock.';
+comment on function :"schema".try_lock is 'Internal: true, until the transaction ends, if nobody else has this lock.';

@@ -63,7 +63,7 @@ begin
     return true;
 end
 $$;
-comment on function :"schema".measure(integer) is
+comment on function :"schema".measure is
     'Writes down how every sink stands and what happened since the last time, if it is time. Returns whether it was.';
 
 -- Brings the index on the attempts' time up to date. What was written after the last summary is read by every look at
@@ -96,7 +96,7 @@ begin
     end loop;
 end
 $$;
-comment on function :"schema".summarize_attempts() is
+comment on function :"schema".summarize_attempts is
     'Internal to measure: brings the index on the time of attempts up to date.';
 
 -- Attempts that ended from `since` on and before `until`, by sink and outcome, with half and 99 of 100 of the times from
@@ -135,7 +135,7 @@ begin
     group by t.sink;
 end
 $$;
-comment on function :"schema".attempts_between(timestamptz, timestamptz) is
+comment on function :"schema".attempts_between is
     'Internal to measure: attempts of an interval, by sink and outcome, with latencies.';
 
 -- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
@@ -195,4 +195,4 @@ begin
     having sum(p.dispatched) + sum(p.retryable) + sum(p.failed) + sum(p.zombie_requeue) > 0;
 end
 $$;
-comment on function :"schema".recent_attempts() is 'Internal to status: attempts of the last minutes, by sink and outcome.';
+comment on function :"schema".recent_attempts is 'Internal to status: attempts of the last minutes, by sink and outcome.';

@@ -11,7 +11,7 @@ as $$
     -- Times before 1970 or after the year 6429 have no UUIDv7: the first and the last stand for them.
     from (select least(greatest(date_part('epoch', written_at) * 1e6, 0), 140737488355327000)::bigint as micros) t
 $$;
-comment on function :"schema".message_id_floor(timestamptz) is 'The lowest id of a message written at or after this time.';
+comment on function :"schema".message_id_floor is 'The lowest id of a message written at or after this time.';
 
 -- When a message was written, read from its id (to the microsecond, give or take one).
 create or replace function :"schema".message_id_time(message_id uuid)
@@ -24,4 +24,4 @@ as $$
         + ((b.head & 4095) * 1000 + 4095) / 4096 * interval '1 microsecond'
     from (select ('x' || substr(replace(message_id::text, '-', ''), 1, 16))::bit(64)::bigint as head) b
 $$;
-comment on function :"schema".message_id_time(uuid) is 'When the message with this id was written.';
+comment on function :"schema".message_id_time is 'When the message with this id was written.';

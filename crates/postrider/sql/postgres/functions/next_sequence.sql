@@ -21,4 +21,4 @@ begin
     return v_sequence;
 end
 $$;
-comment on function :"schema".next_sequence(text) is 'The next gapless number of a lane, allocated in this transaction.';
+comment on function :"schema".next_sequence is 'The next gapless number of a lane, allocated in this transaction.';

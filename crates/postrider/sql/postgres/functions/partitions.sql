@@ -72,7 +72,7 @@ begin
     return v_made;
 end
 $$;
-comment on function :"schema".make_partitions(integer) is 'Makes partitions ahead of time; returns how many pairs are new.';
+comment on function :"schema".make_partitions is 'Makes partitions ahead of time; returns how many pairs are new.';
 
 -- The partitions there are, by the ids they hold. Internal.
 create or replace function :"schema".partition_bounds()
@@ -86,7 +86,7 @@ as $$
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'message'::regclass and c.relname ~ '^message_[0-9]{8}_[0-9]{2}$'
 $$;
-comment on function :"schema".partition_bounds() is 'Internal: partitions of message and the ids each holds.';
+comment on function :"schema".partition_bounds is 'Internal: partitions of message and the ids each holds.';
 
 -- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
 -- partitions row by row (rest_deleted: messages and attempts), and dedupe keys older than their window whose message has
@@ -175,7 +175,7 @@ begin
     return next;
 end
 $$;
-comment on function :"schema".prune(numeric, integer, text) is
+comment on function :"schema".prune is
     'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
 
 -- The same at setting.retention, for who may not choose another: the keeper of a relay.
@@ -186,7 +186,7 @@ create or replace function :"schema".prune_at_retention(batch_size integer defau
 as $$
     select * from prune(null, batch_size)
 $$;
-comment on function :"schema".prune_at_retention(integer) is
+comment on function :"schema".prune_at_retention is
     'Drops history older than the configured retention, and never anything undelivered. Returns what it removed.';
 
 -- Attempts in the default partition whose message is gone, older than `keep`, at most `batch_size`; how many went. Attempts
@@ -226,7 +226,7 @@ exception when lock_not_available then
     return 0;
 end
 $$;
-comment on function :"schema".prune_rest_attempts(uuid, integer) is
+comment on function :"schema".prune_rest_attempts is
     'Internal to prune: removes attempts of the default partition whose message is gone.';
 
 -- Whether some message in this range of ids is pending, leased or dead. Internal.
@@ -238,4 +238,4 @@ as $$
     select exists (select from delivery d where d.message_id >= id_from and d.message_id < id_to)
         or exists (select from dead_letter l where l.message_id >= id_from and l.message_id < id_to)
 $$;
-comment on function :"schema".undelivered_in(uuid, uuid) is 'Internal: true if a message in this range has not ended well.';
+comment on function :"schema".undelivered_in is 'Internal: true if a message in this range has not ended well.';

@@ -37,4 +37,4 @@ begin
     return next;
 end
 $$;
-comment on function :"schema".prunable(numeric) is 'What prune would remove now; changes nothing.';
+comment on function :"schema".prunable is 'What prune would remove now; changes nothing.';

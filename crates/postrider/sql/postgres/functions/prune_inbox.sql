@@ -142,7 +142,7 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".prune_inbox(numeric, integer) is
+comment on function :"schema".prune_inbox is
     'Deletes one batch of received events past their retention; their lanes remember the numbers. Returns how many.';
 
 -- The same at setting.inbox_retention, for who may not choose another: consumers, and the keeper of a relay.
@@ -153,5 +153,5 @@ create or replace function :"schema".prune_inbox_at_retention(batch_size integer
 as $$
     select prune_inbox(null, batch_size)
 $$;
-comment on function :"schema".prune_inbox_at_retention(integer) is
+comment on function :"schema".prune_inbox_at_retention is
     'Deletes one batch of received events past the configured retention; their lanes remember the numbers. Returns how many.';

@@ -44,5 +44,5 @@ select l.sink,
 from lanes l
 group by l.sink
 $$;
-comment on function :"schema".queues() is
+comment on function :"schema".queues is
     'Each sink that has a delivery: pending, due, leased, expired, parked lanes, and since when the oldest is due.';

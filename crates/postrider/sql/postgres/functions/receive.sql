@@ -18,5 +18,5 @@ as $$
         sequence_id => array[sequence_id]
     ) r
 $$;
-comment on function :"schema".receive(uuid, uuid, text, text, bigint) is
+comment on function :"schema".receive is
     'Notes in this transaction that an event was received: true the first time, false again.';

@@ -150,5 +150,5 @@ begin
     order by a.ordinal;
 end
 $$;
-comment on function :"schema".receive_many(uuid[], uuid[], text[], text[], bigint[]) is
+comment on function :"schema".receive_many is
     'Notes in this transaction that events were received, arrays in; says of each whether it came for the first time.';

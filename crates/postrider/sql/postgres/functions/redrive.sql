@@ -40,48 +40,25 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".redrive(uuid[], boolean, text, text) is
-    'Puts dead letters back to pending with a new attempt budget; returns how many.';
+comment on function :"schema".redrive is 'Puts dead letters back to pending with a new attempt budget; returns how many.';
 
 -- The same for dead letters that are described instead of named, at most `at_most` of them, the oldest first: whoever
 -- wants all calls again until it returns 0. What is not given does not matter; nothing given means every dead letter.
--- Locks: see choose_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
+-- Locks: see change_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
 create or replace function :"schema".redrive_matching(
-    message_ids  uuid[]      default null,
-    sink         text        default null,
-    namespace    text        default null,
-    topic        text        default null,
-    tenant_id    uuid        default null,
-    lane         text        default null,
-    reason       text        default null,
-    error_code   text        default null,
-    died_from    timestamptz default null,
-    died_to      timestamptz default null,
-    at_most      integer     default 1000,
-    actor        text        default null
+    message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
+    tenant_id uuid default null, lane text default null, reason text default null, error_code text default null,
+    died_from timestamptz default null, died_to timestamptz default null, at_most integer default 1000,
+    actor text default null
 )
     returns integer
-    language plpgsql security definer
+    language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-#variable_conflict use_column
-declare
-    v_chosen record;
-    v_count  integer;
-begin
-    select c.letter_ids, c.letter_sinks into v_chosen
-    from choose_dead(message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
-                     at_most) c;
-    v_count := redrive_letters(v_chosen.letter_ids, v_chosen.letter_sinks);
-    perform write_audit(redrive_matching.actor, 'redrive', jsonb_build_object(
-        'message_ids', redrive_matching.message_ids, 'sink', redrive_matching.sink, 'namespace', redrive_matching.namespace, 'topic', redrive_matching.topic,
-        'tenant_id', redrive_matching.tenant_id, 'lane', redrive_matching.lane, 'reason', redrive_matching.reason, 'error_code', redrive_matching.error_code,
-        'died_from', utc(redrive_matching.died_from), 'died_to', utc(redrive_matching.died_to), 'at_most', redrive_matching.at_most), v_count);
-    return v_count;
-end
+    select change_dead('redrive', message_ids, sink, namespace, topic, tenant_id, lane, reason, error_code, died_from, died_to,
+                       at_most, actor)
 $$;
-comment on function :"schema".redrive_matching(
-    uuid[], text, text, text, uuid, text, text, text, timestamptz, timestamptz, integer, text) is
+comment on function :"schema".redrive_matching is
     'Puts the oldest dead letters of a kind back to pending; returns how many.';
 
 -- What both do, for pairs of message and sink. Internal.
@@ -150,4 +127,4 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".redrive_letters(uuid[], text[]) is 'Internal: what redrive and redrive_matching do.';
+comment on function :"schema".redrive_letters is 'Internal: what redrive and redrive_matching do.';

@@ -11,4 +11,4 @@ begin
     end if;
 end
 $$;
-comment on function :"schema".refuse_stale_snapshot() is 'Internal: raises 25001 unless the isolation is READ COMMITTED.';
+comment on function :"schema".refuse_stale_snapshot is 'Internal: raises 25001 unless the isolation is READ COMMITTED.';

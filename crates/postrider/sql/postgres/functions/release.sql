@@ -29,5 +29,4 @@ begin
     select r.message_id from released r left join told t on true;
 end
 $$;
-comment on function :"schema".release(uuid, uuid[]) is
-    'Hands back unsent messages held under this token; returns those it changed.';
+comment on function :"schema".release is 'Hands back unsent messages held under this token; returns those it changed.';

@@ -30,5 +30,5 @@ begin
     returning d.message_id, d.lease_expires_at;
 end
 $$;
-comment on function :"schema".renew(uuid, uuid[], numeric) is
+comment on function :"schema".renew is
     'Extends the lease of messages still held under this token; returns those it changed.';

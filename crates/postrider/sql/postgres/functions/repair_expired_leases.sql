@@ -16,7 +16,7 @@ begin
     return end_stale_leases(repair_expired_leases.batch_size, null);
 end
 $$;
-comment on function :"schema".repair_expired_leases(integer) is
+comment on function :"schema".repair_expired_leases is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
 
 -- For an operator, audited: frees leases that ran out, and leases taken longer ago than the given time even if they are still
@@ -42,7 +42,7 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".unclaim_stuck(numeric, text) is
+comment on function :"schema".unclaim_stuck is
     'Frees leases that ran out, or were taken longer ago than this or in the future; returns how many.';
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
@@ -60,7 +60,7 @@ as $$
     set claimed_at = null, lease_expires_at = null, lease_token = null, claimed_by = null
     where d.message_id = any (end_leases.message_ids) and d.sink is not distinct from end_leases.sink and d.lease_token is not null
 $$;
-comment on function :"schema".end_leases(text, uuid[]) is 'Internal: clears leases that are over.';
+comment on function :"schema".end_leases is 'Internal: clears leases that are over.';
 
 -- Internal: ends leases that ran out, and if `claimed_before` is given those claimed before that or in the future.
 create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
@@ -97,4 +97,4 @@ begin
     return v_ended;
 end
 $$;
-comment on function :"schema".end_stale_leases(integer, timestamptz) is 'Internal: finds and ends stale leases.';
+comment on function :"schema".end_stale_leases is 'Internal: finds and ends stale leases.';

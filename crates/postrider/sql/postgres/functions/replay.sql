@@ -28,8 +28,7 @@ begin
                               include_never_delivered => replay.include_never_delivered, actor => replay.actor) b);
 end
 $$;
-comment on function :"schema".replay(uuid[], text, timestamptz, timestamptz, text, text, boolean, text) is
-    'Delivers messages again to a sink; returns how many.';
+comment on function :"schema".replay is 'Delivers messages again to a sink; returns how many.';
 
 -- The same in steps, in the order of ids, and at a rate. `at_most`: looks at no more than this many messages; next_id is
 -- where the next call goes on, with after_id, and null when there is no more. `per_second`: they become due one after
@@ -78,7 +77,7 @@ begin
     elsif replay_batch.paced_from is not null and replay_batch.per_second is null then
         raise exception 'paced_from needs per_second' using errcode = '22023';
     elsif replay_batch.paced_from > clock_timestamp() + interval '366 days' then
-        raise exception 'paced_from must be within a year' using errcode = '22023';
+        raise exception 'paced_from must be at most 366 days ahead' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();
     -- Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
@@ -160,6 +159,5 @@ begin
         'paced_from', utc(replay_batch.paced_from)), replayed);
 end
 $$;
-comment on function :"schema".replay_batch(
-    uuid[], text, timestamptz, timestamptz, text, text, uuid, integer, integer, timestamptz, boolean, text) is
+comment on function :"schema".replay_batch is
     'Delivers messages again to a sink, in steps and at a rate; returns how many, and where and when to go on.';

@@ -29,8 +29,7 @@ begin
     set reported_at = excluded.reported_at, every = excluded.every, version = excluded.version, sinks = excluded.sinks;
 end
 $$;
-comment on function :"schema".report(text, text, numeric, jsonb) is
-    'A relay says that it is alive, what it serves, and when it will say so again.';
+comment on function :"schema".report is 'A relay says that it is alive, what it serves, and when it will say so again.';
 
 -- Zero rows: it never reported, or was forgotten; nothing to do.
 create or replace function :"schema".sign_off(worker_id text)
@@ -40,4 +39,4 @@ create or replace function :"schema".sign_off(worker_id text)
 as $$
     delete from relay r where r.worker_id = sign_off.worker_id
 $$;
-comment on function :"schema".sign_off(text) is 'A relay stops in good order: nobody need miss it.';
+comment on function :"schema".sign_off is 'A relay stops in good order: nobody need miss it.';

@@ -6,4 +6,4 @@ create or replace function :"schema".schema_name()
 as $$
     select (current_schemas(false))[2]::text
 $$;
-comment on function :"schema".schema_name() is 'Internal: the name of this schema.';
+comment on function :"schema".schema_name is 'Internal: the name of this schema.';

@@ -7,4 +7,4 @@ create or replace function :"schema".schema_version()
 as $$
     select coalesce(max(m.version), 0) from migration m
 $$;
-comment on function :"schema".schema_version() is 'The newest migration applied to this schema.';
+comment on function :"schema".schema_version is 'The newest migration applied to this schema.';

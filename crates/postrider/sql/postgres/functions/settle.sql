@@ -42,5 +42,4 @@ begin
     return v_closed;
 end
 $$;
-comment on function :"schema".settle(text, uuid[], integer, timestamptz) is
-    'Internal: records ended leases and buries what is out of attempts.';
+comment on function :"schema".settle is 'Internal: records ended leases and buries what is out of attempts.';

@@ -31,5 +31,4 @@ begin
           and (sink_is_known.id_before is null or a.message_id < sink_is_known.id_before));
 end
 $$;
-comment on function :"schema".sink_is_known(text, uuid, uuid, uuid[]) is
-    'Whether a sink of this name has anything to do with the outbox.';
+comment on function :"schema".sink_is_known is 'Whether a sink of this name has anything to do with the outbox.';

@@ -46,5 +46,5 @@ begin
     return v_count;
 end
 $$;
-comment on function :"schema".skip(text, text, text) is
+comment on function :"schema".skip is
     'A parked lane goes on without its dead head, which stays a dead letter; returns 1, or 0 if it is not parked.';

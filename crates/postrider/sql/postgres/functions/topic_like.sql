@@ -9,4 +9,4 @@ as $$
     select replace(replace(replace(replace(topic_like.topic, chr(92), chr(92) || chr(92)), '%', chr(92) || '%'),
                            '_', chr(92) || '_'), '*', '%')
 $$;
-comment on function :"schema".topic_like(text) is 'Internal: a topic in which * stands for any characters, for LIKE.';
+comment on function :"schema".topic_like is 'Internal: a topic in which * stands for any characters, for LIKE.';

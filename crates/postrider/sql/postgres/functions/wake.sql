@@ -23,7 +23,7 @@ begin
     on conflict (worker_id) do update set until = excluded.until;
 end
 $$;
-comment on function :"schema".sleep(text, numeric) is 'A relay says that it sleeps: producers notify until it wakes.';
+comment on function :"schema".sleep is 'A relay says that it sleeps: producers notify until it wakes.';
 
 create or replace function :"schema".woke(worker_id text)
     returns void
@@ -32,7 +32,7 @@ create or replace function :"schema".woke(worker_id text)
 as $$
     delete from sleeper s where s.worker_id = woke.worker_id
 $$;
-comment on function :"schema".woke(text) is 'A relay says that it is awake: producers need not notify it.';
+comment on function :"schema".woke is 'A relay says that it is awake: producers need not notify it.';
 
 -- Internal: called by whatever makes something due: enqueue, release, repair, retry_now, redrive, discard, skip,
 -- replay, resume. The channel is `<schema>.due`. A transaction that has notified cannot be prepared (0A000), so a producer
@@ -50,4 +50,5 @@ begin
     end if;
 end
 $$;
-comment on function :"schema".notify_sleepers() is 'Notifies the channel <schema>.due if some relay sleeps, unless postrider.notify is off.';
+comment on function :"schema".notify_sleepers is
+    'Notifies the channel <schema>.due if some relay sleeps, unless postrider.notify is off.';

@@ -20,8 +20,7 @@ begin
             write_audit.action, jsonb_strip_nulls(write_audit.detail));
 end
 $$;
-comment on function :"schema".write_audit(text, text, jsonb, bigint) is
-    'Internal: writes down what an operator did, with the login that did it.';
+comment on function :"schema".write_audit is 'Internal: writes down what an operator did, with the login that did it.';
 
 -- A time as the audit writes it: RFC 3339 in UTC, whatever the session's time zone. Internal.
 create or replace function :"schema".utc(at_time timestamptz)
@@ -32,4 +31,4 @@ as $$
     select case when isfinite(at_time) then to_char(at_time at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
                 else at_time::text end
 $$;
-comment on function :"schema".utc(timestamptz) is 'Internal: a time as text, in UTC.';
+comment on function :"schema".utc is 'Internal: a time as text, in UTC.';

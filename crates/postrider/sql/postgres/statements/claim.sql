@@ -2,12 +2,9 @@
 
 -- name: claim
 -- What is free, leased to this worker. Zero rows: nothing is.
-select message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority, headers, payload, body,
-       content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases, lease_token, claimed_at,
-       lease_expires_at
-from :"schema".claim(worker_id => $1, batch_size => $2, lease_seconds => $3::text::numeric, sink => $4,
-                     max_attempts => $5, tenant_id => $6, lane_run => $7, due_from => coalesce($8, '-infinity'),
-                     hop_limit => $9, max_bytes => $10, lease_token => $11, with_content => $12)
+select * from :"schema".claim(worker_id => $1, batch_size => $2, lease_seconds => $3::text::numeric, sink => $4,
+                              max_attempts => $5, tenant_id => $6, lane_run => $7, due_from => coalesce($8, '-infinity'),
+                              hop_limit => $9, max_bytes => $10, lease_token => $11, with_content => $12)
 
 -- name: has_due
 -- Whether a claim would find something.

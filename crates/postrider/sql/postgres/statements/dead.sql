@@ -2,7 +2,7 @@
 -- looked at, the table is read rather than the view, whose join would fetch as many messages.
 
 -- name: matching
--- The dead letters that a filter means, in the words of functions/choose_dead.sql: $1 messages, $2 sink, $3 namespace,
+-- The dead letters that a filter means, in the words of functions/change_dead.sql: $1 messages, $2 sink, $3 namespace,
 -- $4 topic, $5 tenant, $6 lane, $7 reason, $8 error code (empty: those without one), $9 died from, $10 died before; null:
 -- any. The first condition holds for every letter and is that of the indexes by time.
 -- Not materialized: where it is looked at twice, each look reads what it needs.
@@ -43,8 +43,7 @@ order by i.id
     order by l.died_at desc, l.message_id desc, l.sink
     limit $14
 )
-select p.message_id, p.sink, p.died_at, p.reason, p.error_code, p.error_message, p.attempt_no, p.attempt_count, p.parked,
-       p.namespace, p.topic, p.tenant_id, p.lane, p.sequence_id, coalesce(m.occurred_at, p.died_at) as occurred_at,
+select p.*, coalesce(m.occurred_at, p.died_at) as occurred_at,
        coalesce(m.payload_size_bytes, 0)::int8 as payload_size_bytes
 from page p
 left join :"schema".messages m on m.message_id = p.message_id

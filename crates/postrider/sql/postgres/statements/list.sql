@@ -1,4 +1,5 @@
--- What people ask about messages, lanes and sinks. Called by `store/postgres/list.rs`.
+-- What people ask about messages, lanes and sinks. Called by `store/postgres/list.rs`. Where a view has a record's columns,
+-- all are taken: `store/row.rs` reads them by name.
 
 -- name: now
 -- The database's clock.
@@ -6,32 +7,19 @@ select clock_timestamp()
 
 -- name: status
 -- How every sink stands.
-select sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, recent_seconds,
-       recent_dispatched, recent_retryable, recent_failed, recent_zombies, last_success_at, last_error_at
-from :"schema".status
-order by sink
+select * from :"schema".status order by sink
 
 -- name: message
 -- What the producer said. Zero rows: the message is not in the store.
-select message_id, enqueued_at, occurred_at, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority,
-       content_type, headers, payload, body
-from :"schema".messages
-where message_id = $1
+select * from :"schema".messages where message_id = $1
 
 -- name: deliveries
 -- Where a message stands for each sink that still has to do with it. Zero rows: delivered.
-select sink, state, due_at, attempt_no, attempt_count, max_attempts, claimed_by, lease_expires_at
-from :"schema".deliveries
-where message_id = $1
-order by sink
+select * from :"schema".deliveries where message_id = $1 order by sink
 
 -- name: attempts
 -- Every attempt of a message, oldest first.
-select sink, attempt_no, state, worker_id, claimed_at, completed_at, latency_ms, code, reference, error_code,
-       error_message, answer
-from :"schema".attempts
-where message_id = $1
-order by completed_at, sink, attempt_no
+select * from :"schema".attempts where message_id = $1 order by completed_at, sink, attempt_no
 
 -- name: entries
 -- These messages as an operator of an edge site knows them: one row for each delivery that has not ended, one for a message

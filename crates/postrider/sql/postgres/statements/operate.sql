@@ -92,7 +92,7 @@ order by namespace collate "C", topic collate "C", sink collate "C"
 
 -- name: audit
 -- What operators did, newest first. $1: before this entry.
-select id, at, actor, db_user, action, detail, affected from :"schema".audit_log
+select * from :"schema".audit_log
 where $1::int8 is null or id < $1
 order by id desc
 limit $2

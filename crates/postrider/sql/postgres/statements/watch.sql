@@ -36,9 +36,7 @@ select :"schema".measure()
 
 -- name: samples
 -- What was measured in the last $1 seconds.
-select at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, dispatched, retryable,
-       failed, zombie_requeue, latency_p50_ms, latency_p99_ms
-from :"schema".samples
+select * from :"schema".samples
 where at >= now() - $1::text::numeric * interval '1 second'
 order by at, sink
 

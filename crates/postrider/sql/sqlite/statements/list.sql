@@ -1,19 +1,13 @@
--- What people ask about messages, lanes and sinks. Called by `store/sqlite/list.rs`, on the reader's connection.
+-- What people ask about messages, lanes and sinks. Called by `store/sqlite/list.rs`, on the reader's connection. Where a table
+-- or view has a record's columns, all are taken: `store/row.rs` reads them by name.
 
 -- name: status
 -- How every sink stands. Caller: inspection and gauges.
-select s.sink, s.paused, s.on_dead, s.pending, s.due, s.leased, s.expired, s.dead, s.parked_lanes,
-       s.oldest_due_age_seconds, s.recent_seconds, s.recent_dispatched, s.recent_retryable, s.recent_failed,
-       s.recent_zombies, s.last_success_at, s.last_error_at
-from outbox_status s
-order by s.sink
+select * from outbox_status s order by s.sink
 
 -- name: message
 -- What the producer said. Zero rows: the message is not in the store.
-select m.id as message_id, m.enqueued_at, m.occurred_at, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key,
-       m.priority, m.content_type, m.headers, m.payload, m.body
-from outbox_message m
-where m.id = :message_id
+select m.id as message_id, m.* from outbox_message m where m.id = :message_id
 
 -- name: deliveries
 -- Where a message stands for each sink that still has to do with it. Callers: list and show. Zero rows: delivered.
@@ -32,11 +26,7 @@ order by 1
 
 -- name: attempts
 -- Every attempt of a message, oldest first. Caller: show.
-select a.sink, a.attempt_no, a.state, a.worker_id, a.claimed_at, a.completed_at, a.latency_ms, a.code, a.reference,
-       a.error_code, a.error_message, a.answer
-from outbox_attempt a
-where a.message_id = :message_id
-order by a.completed_at, a.sink, a.attempt_no
+select * from outbox_attempt a where a.message_id = :message_id order by a.completed_at, a.sink, a.attempt_no
 
 -- name: entries
 -- A message as an operator of an edge site knows it: one row for each delivery that has not ended, or one if nothing is left

@@ -23,9 +23,7 @@ where reported_at < :now - (select s.relay_retention_seconds * 1000000 from outb
 
 -- name: relays
 -- Relays as they last reported. Caller: relays and explain.
-select r.worker_id, r.version, r.started_at, r.reported_at, r.every_seconds, r.silent, r.sinks
-from outbox_relays r
-order by r.worker_id
+select * from outbox_relays r order by r.worker_id
 
 -- name: sample_times
 -- When the last sample that is not from the future ended, and how often, how late and how far back samples are taken, in microseconds.
@@ -104,9 +102,7 @@ where (at, sink) in (
 
 -- name: samples
 -- What was measured since then. Caller: samples. Index: sample_pk.
-select s.at, s.seconds, s.sink, s.pending, s.due, s.leased, s.expired, s.dead, s.parked_lanes, s.oldest_due_age_seconds,
-       s.dispatched, s.retryable, s.failed, s.zombie_requeue, s.latency_p50_ms, s.latency_p99_ms
-from outbox_samples s
+select * from outbox_samples s
 where s.at >= :since
 order by s.at, s.sink
 

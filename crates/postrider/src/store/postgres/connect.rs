@@ -153,20 +153,28 @@ impl Connector {
                 match found.await {
                     Ok(Ok(found)) => (name, found.map(|address: SocketAddr| address.ip()).collect()),
                     Ok(Err(error)) => return Err(format!("its name cannot be looked up: {error}")),
-                    Err(_) => return Err(format!("its name was not looked up within {:?}", self.timeout)),
+                    Err(_) => {
+                        return Err(format!("its name was not looked up within {} seconds", self.timeout.as_secs()));
+                    }
                 }
             }
         };
-        let mut failure = "its name stands for no address".to_owned();
+        if addresses.is_empty() {
+            return Err("its name stands for no address".to_owned());
+        }
+        let mut failures = Vec::new();
+        let several = addresses.len() > 1;
         for address in addresses {
             // The name is what a certificate is for.
             let config = self.config.clone().host(name).hostaddr(address).port(host.port).to_owned();
             match self.connect_within(&config, wanted).await {
                 Ok(connection) => return Ok(connection),
-                Err(reason) => failure = reason,
+                Err(reason) if several => failures.push(format!("{address}: {reason}")),
+                Err(reason) => failures.push(reason),
             }
         }
-        Err(failure)
+        // Each was waited for, one after the other.
+        Err(failures.join("; "))
     }
 
     async fn connect_within(&self, config: &Config, wanted: Wanted) -> Result<(Client, Messages), String> {

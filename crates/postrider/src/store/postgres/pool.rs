@@ -106,9 +106,8 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn client(&mut self) -> Result<&mut Client, Error> {
-        // It is there until the end.
-        self.connection.as_deref_mut().ok_or(Error::from(Cause::StoreStopped))
+    pub(super) fn client(&mut self) -> &mut Client {
+        self.connection.as_deref_mut().expect("a call keeps its connection until it ends")
     }
 
     /// The server has answered.

@@ -116,7 +116,7 @@ impl PostgresStore {
     ) -> Result<T, Error> {
         let sql = self.schema.fill(sql);
         let mut call = self.pool.call().await?;
-        let client = call.client()?;
+        let client = call.client();
         let (begun, rows, committed) = futures_util::future::join3(
             client.batch_execute(first),
             client.query_typed(&sql, parameters),

@@ -14,7 +14,7 @@ use crate::store::Route;
 const MOST_CLAIMED: u32 = 10_000;
 /// Most attempts.
 const MOST_ATTEMPTS: u32 = 1_000_000;
-const YEAR: Duration = Duration::from_hours(366 * 24);
+const MOST_AHEAD: Duration = Duration::from_hours(366 * 24);
 
 fn refuse(holds: bool, message: &str) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(Error::from(Cause::Refused { message: message.to_owned(), hint: None })) }
@@ -87,8 +87,8 @@ pub(crate) fn batch_size(batch_size: u32) -> Result<(), Error> {
     refuse(batch_size >= 1, "batch_size must be at least 1")
 }
 
-pub(super) fn within_a_year(paced_from: i64, now: i64) -> Result<(), Error> {
-    refuse(paced_from <= now.saturating_add(micros(YEAR)), "paced_from must be within a year")
+pub(super) fn ahead(paced_from: i64, now: i64) -> Result<(), Error> {
+    refuse(paced_from <= now.saturating_add(micros(MOST_AHEAD)), "paced_from must be at most 366 days ahead")
 }
 
 pub(super) fn route(route: &Route) -> Result<(), Error> {

@@ -2,45 +2,20 @@
 //! then views and their triggers, re-applied whenever their text changed. All in one transaction under the write lock,
 //! so any number of processes may start at once. A file that is current is only read.
 
-use std::fmt::Write as _;
-
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
 
 use super::statement;
 use crate::error::{Cause, Error};
-
-struct Migration {
-    version: i32,
-    name: &'static str,
-    sql: &'static str,
-}
+use crate::migration::{Migration, files, hash, migrations};
 
 const BOOTSTRAP: &str = include_str!("../../../sql/sqlite/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "outbox", sql: include_str!("../../../sql/sqlite/migrations/0001_outbox.sql") },
-    Migration { version: 2, name: "inbox", sql: include_str!("../../../sql/sqlite/migrations/0002_inbox.sql") },
-    Migration { version: 3, name: "audit", sql: include_str!("../../../sql/sqlite/migrations/0003_audit.sql") },
-    Migration { version: 4, name: "watch", sql: include_str!("../../../sql/sqlite/migrations/0004_watch.sql") },
-];
+const MIGRATIONS: &[Migration] = migrations!("sqlite");
 
 /// In the order they are made.
-const VIEWS: &[(&str, &str)] = &[
-    ("outbox_clock", include_str!("../../../sql/sqlite/views/clock.sql")),
-    ("outbox_enqueue", include_str!("../../../sql/sqlite/views/enqueue.sql")),
-    ("outbox_sinks", include_str!("../../../sql/sqlite/views/sinks.sql")),
-    ("outbox_status", include_str!("../../../sql/sqlite/views/status.sql")),
-    ("outbox_messages", include_str!("../../../sql/sqlite/views/messages.sql")),
-    ("outbox_deliveries", include_str!("../../../sql/sqlite/views/deliveries.sql")),
-    ("outbox_attempts", include_str!("../../../sql/sqlite/views/attempts.sql")),
-    ("outbox_in_flight", include_str!("../../../sql/sqlite/views/in_flight.sql")),
-    ("outbox_dead_letters", include_str!("../../../sql/sqlite/views/dead_letters.sql")),
-    ("outbox_lanes", include_str!("../../../sql/sqlite/views/lanes.sql")),
-    ("outbox_audit_log", include_str!("../../../sql/sqlite/views/audit_log.sql")),
-    ("outbox_relays", include_str!("../../../sql/sqlite/views/relays.sql")),
-    ("outbox_samples", include_str!("../../../sql/sqlite/views/samples.sql")),
-];
+const VIEWS: &[(&str, &str)] = files!("sqlite/views/", "outbox_":
+    clock enqueue sinks status messages deliveries attempts in_flight dead_letters lanes audit_log relays samples
+);
 
 /// Makes or updates the outbox's tables in this connection's main database, beside the application's own. Refuses a file
 /// that a newer build has made, and one whose applied migrations are not this build's.
@@ -117,17 +92,4 @@ fn replace_views(tx: &Transaction<'_>) -> Result<(), Error> {
 
 fn views_hash() -> String {
     hash(VIEWS.iter().map(|(_, sql)| *sql))
-}
-
-fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hasher = Sha256::new();
-    for text in texts {
-        hasher.update(text.as_bytes());
-        hasher.update([0]);
-    }
-    hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }

@@ -113,7 +113,7 @@ pub(super) fn replay(tx: &Transaction<'_>, replay: &Replay, now: i64) -> Result<
     let looked_at = look_at(tx, replay)?;
     let step = replay.per_second.map_or(0, |rate| MICROS_PER_SECOND / i64::from(rate.get()));
     let mut due_at = replay.paced_from.map_or(now, |from| now.max(micros_of(from)));
-    input::within_a_year(due_at, now)?;
+    input::ahead(due_at, now)?;
     let mut affected = 0;
     for one in looked_at.iter().filter(|one| one.meant && (one.delivered || replay.include_never_delivered)) {
         let which: [(&str, &dyn ToSql); 3] = [(":message_id", &one.id), (":sink", &replay.sink), (":due_at", &due_at)];

@@ -175,35 +175,6 @@ fn views_are_replaced_when_they_differ() {
     assert_eq!(version(), before, "opening a file that is current writes nothing");
 }
 
-/// Every statement says what it is for, and every one is used.
-#[test]
-fn statements_are_explained_and_used() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = |folder: &str| -> String {
-        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-        files.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap()).collect()
-    };
-    let code = ["src", "src/store", "src/store/sqlite", "src/enqueue", "src/inbox"].map(source).concat();
-    for folder in ["statements", "views", "migrations"] {
-        for entry in std::fs::read_dir(root.join("sql/sqlite").join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            let sql = std::fs::read_to_string(&path).unwrap();
-            let file = path.file_stem().unwrap().to_str().unwrap();
-            assert!(sql.starts_with("-- "), "{file} does not say what it is for");
-            if folder != "statements" {
-                assert!(code.contains(&format!("/{file}.sql\"")), "nothing uses {file}");
-            }
-            for section in sql.split("\n-- name: ").skip(1) {
-                let (name, text) = section.split_once('\n').unwrap();
-                assert!(text.starts_with("-- "), "{name} of {file} does not say what it is for");
-                let uses = [format!("!(\"{file}\", \"{name}\")"), format!("!(\"sqlite\", \"{file}\", \"{name}\")")];
-                let prefix = name == "matching" && code.contains(&format!("matching!(\"{file}\""));
-                assert!(prefix || uses.iter().any(|call| code.contains(call)), "nothing uses {name} of {file}");
-            }
-        }
-    }
-}
-
 /// Debian's SQLite, older than the one that is built in, finds nothing wrong with a file that has every kind of row: no
 /// rule of the tables rests on what a function says about NULL.
 #[tokio::test]
