@@ -166,7 +166,6 @@ pub(super) fn postgres_arguments() -> String {
 }
 
 /// The named arguments of a function that takes one message: the first element of each array.
-#[cfg(feature = "postgres")]
 pub(crate) fn postgres_arguments_of_one() -> String {
     arguments(|n, bound, cast| {
         let cast = cast.map(|cast| format!("::{cast}")).unwrap_or_default();

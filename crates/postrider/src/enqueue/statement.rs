@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use super::Enqueued;
-use super::columns::{SQLITE_INSERT, postgres_arguments, postgres_arrays, sqlite_values};
+use super::columns::{SQLITE_INSERT, postgres_arguments, postgres_arguments_of_one, postgres_arrays, sqlite_values};
 use crate::error::Error;
 use crate::message::Message;
 use crate::schema::Schema;
@@ -96,11 +96,13 @@ impl<'a> Batch<'a> {
     /// For PostgreSQL: one statement for all messages. It answers with one row for each, in their order: `message_id`
     /// (uuid), `sequence_id` (int8, may be NULL) and `created` (bool), which make an [`Enqueued`].
     pub fn postgres(&self) -> Result<Statement<PostgresArray<'a>>, Error> {
-        let sql = format!(
-            "select message_id, sequence_id, created from {}.enqueue_many({}) order by ordinal",
-            self.schema.quoted(),
-            postgres_arguments()
-        );
+        const ANSWER: &str = "select message_id, sequence_id, created from";
+        let schema = self.schema.quoted();
+        // The same parameters for both: one message goes by a function that is a third of the price.
+        let sql = match self.messages {
+            [_] => format!("{ANSWER} {schema}.enqueue({})", postgres_arguments_of_one()),
+            _ => format!("{ANSWER} {schema}.enqueue_many({}) order by ordinal", postgres_arguments()),
+        };
         Ok(Statement::new(sql, postgres_arrays(self.messages)?))
     }
 

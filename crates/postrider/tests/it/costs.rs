@@ -16,6 +16,9 @@ const DRAIN_WAL_BYTES: i64 = 550;
 /// Most WAL bytes of an enqueue, a message.
 const ENQUEUE_WAL_BYTES: i64 = 900;
 
+/// Most pages that a session's first enqueue touches.
+const FIRST_ENQUEUE_PAGES: i64 = 850;
+
 /// Proves H5, H2: two round trips claim and finish a batch of any size; one enqueues it.
 #[tokio::test]
 async fn two_round_trips_for_a_batch_of_any_size() {
@@ -65,6 +68,19 @@ async fn one_round_trip_to_enqueue() {
         outbox.enqueue_many(&tx, &messages).await.unwrap();
         assert_eq!(wire.round_trips(), 1);
     }
+}
+
+/// A producer with short-lived connections pays for what its first call looks up in the catalogs.
+#[tokio::test]
+async fn the_first_enqueue_of_a_session_looks_up_little() {
+    let (database, client) = fresh().await;
+    enqueue_batch(&client, 0).await;
+    let producer = database.connect().await;
+    let sql = "explain (analyze, buffers, format json) select from outbox.enqueue('t', '{}')";
+    let plan: serde_json::Value = producer.query_one(sql, &[]).await.unwrap().get(0);
+    let pages = |kind: &str| plan[0]["Plan"][kind].as_i64().unwrap();
+    let touched = pages("Shared Hit Blocks") + pages("Shared Read Blocks");
+    assert!(touched <= FIRST_ENQUEUE_PAGES, "the first enqueue touches {touched} pages");
 }
 
 async fn wal_position(client: &Client) -> i64 {

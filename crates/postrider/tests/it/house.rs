@@ -128,11 +128,10 @@ fn every_function_is_commented_and_pins_its_path() {
         let functions = sql.matches("create or replace function").count();
         let name = path.display();
         assert_eq!(sql.matches("comment on function").count(), functions, "{name}: a comment for each function");
-        assert_eq!(
-            sql.matches("set search_path = pg_catalog, :\"schema\", pg_temp").count(),
-            functions,
-            "{name}: a pinned path for each function"
-        );
+        // A body between `begin atomic` and `end` looks up its names when the function is made.
+        let pinned = sql.matches("set search_path = pg_catalog, :\"schema\", pg_temp").count();
+        let parsed = sql.matches("\nbegin atomic\n").count();
+        assert_eq!(pinned + parsed, functions, "{name}: a pinned path for each function");
         assert!(
             !sql.contains("interval '7") && !sql.contains("interval '30"),
             "{name}: durations belong into the settings"

@@ -1,28 +1,20 @@
 -- How long each payload or body is as it is sent; null where there is neither, or both. What jsonb stores may be a thousandth
 -- of that: 1e131071 is a few bytes, and 131,072 digits for a receiver.
--- Caller: enqueue_many. Internal. Errors: 22023 for a payload that is longer than any text of PostgreSQL's.
+-- Caller: enqueue_many, and enqueue for a large message. Internal. Errors: 22023 for a payload that is longer than any text of PostgreSQL's.
 create or replace function :"schema".content_sizes(payload jsonb[], body bytea[])
     returns integer[]
     language plpgsql immutable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin
-    -- One small message is the common case, and cannot be that long: it needs no net, which is a subtransaction.
-    if cardinality(content_sizes.payload) = 1 and pg_column_size(content_sizes.payload[1]) <= 65536
-       and content_sizes.body[1] is null
-    then
-        return array[octet_length(content_sizes.payload[1]::text)];
-    end if;
-    begin
-        return array(
-            select case when num_nonnulls(i.payload, i.body) = 1
-                        then coalesce(octet_length(i.body), octet_length(i.payload::text)) end
-            from unnest(content_sizes.payload, content_sizes.body) with ordinality as i (payload, body, ordinal)
-            order by i.ordinal);
-    exception when program_limit_exceeded or out_of_memory then
-        raise exception 'payload is larger than 16 MiB as it is sent'
-            using errcode = '22023', hint = 'Store large content elsewhere and send a reference.';
-    end;
+    return array(
+        select case when num_nonnulls(i.payload, i.body) = 1
+                    then coalesce(octet_length(i.body), octet_length(i.payload::text)) end
+        from unnest(content_sizes.payload, content_sizes.body) with ordinality as i (payload, body, ordinal)
+        order by i.ordinal);
+exception when program_limit_exceeded or out_of_memory then
+    raise exception 'payload is larger than 16 MiB as it is sent'
+        using errcode = '22023', hint = 'Store large content elsewhere and send a reference.';
 end
 $$;
 comment on function :"schema".content_sizes is 'Internal: how long contents are as they are sent.';

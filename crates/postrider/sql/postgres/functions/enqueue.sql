@@ -1,6 +1,33 @@
--- One message, in the caller's transaction. The rules are enqueue_many's: this is a batch of one.
+-- The message that a dedupe key stands for, and its number in its lane; both null if the key is free. Internal.
+-- Caller: enqueue, which has just met the key. Indexes: dedupe_pk, message_pk, whatever the planner thought of the tables.
+create or replace function :"schema".known_key(
+    namespace text, topic text, tenant_id uuid, dedupe_key text, out message_id uuid, out sequence_id bigint
+)
+    language plpgsql
+    set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+as $$
+#variable_conflict use_column
+begin
+    select d.message_id into message_id from dedupe d
+    where d.namespace = known_key.namespace and d.topic = known_key.topic
+      and d.tenant = coalesce(known_key.tenant_id::text, '') and d.dedupe_key = known_key.dedupe_key
+    -- An old snapshot may show a key that was pruned beside the one of this transaction.
+    order by d.message_id desc
+    limit 1;
+    select m.sequence_id into sequence_id from message m where m.id = known_key.message_id;
+end
+$$;
+comment on function :"schema".known_key is
+    'Internal: the message that a dedupe key stands for, and its number in its lane.';
+
+-- One message, in the caller's transaction. The rules, the locks and their order are enqueue_many's; the statements are plain
+-- ones, because a plan for thousands costs one message five times as much to start.
 -- Caller: any producer, in any language. Returns one row; created = false means that the dedupe key was known, and
 -- message_id is the first message's. Errors: 22023 for wrong input, and nothing is written.
+-- Locks: the dedupe key, then the lane's row, both until the transaction ends.
+--
+-- What a message does not use stands in branches of its own: a session's first call compiles only what it runs.
 create or replace function :"schema".enqueue(
     topic          text,
     payload        jsonb       default null,
@@ -14,21 +41,104 @@ create or replace function :"schema".enqueue(
     occurred_at    timestamptz default null,
     body           bytea       default null,
     content_type   text        default null,
-    delay_seconds  numeric     default null
+    delay_seconds  numeric     default null,
+    out message_id   uuid,
+    out sequence_id  bigint,
+    out created      boolean
 )
-    returns table (message_id uuid, sequence_id bigint, created boolean)
-    language sql security definer
-    rows 1
+    language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
-    select e.message_id, e.sequence_id, e.created
-    from enqueue_many(
-        topic => array[topic], payload => array[payload], namespace => array[namespace],
-        tenant_id => array[tenant_id], lane => array[lane], dedupe_key => array[dedupe_key],
-        priority => array[priority], headers => array[headers], due_at => array[due_at],
-        occurred_at => array[occurred_at], body => array[body], content_type => array[content_type],
-        delay_seconds => array[delay_seconds]
-    ) e
+#variable_conflict use_column
+declare
+    v_now        constant timestamptz := now();
+    v_micros     constant bigint := date_part('epoch', clock_timestamp()) * float8 '1000000';
+    v_namespace  constant text := coalesce(enqueue.namespace, 'default');
+    v_priority   constant integer := coalesce(enqueue.priority, 0);
+    v_size       integer;
+    v_broken     text[];
+    v_due_at     timestamptz := v_now;
+    v_sinks      text[] := '{default}';
+begin
+    -- A small payload needs no net for texts that are too long, which is a subtransaction. An array holds it uncompressed.
+    if enqueue.body is null and pg_column_size(array[enqueue.payload]) <= 65536 then
+        v_size := octet_length(enqueue.payload::text);
+    else
+        v_size := (content_sizes(array[enqueue.payload], array[enqueue.body]))[1];
+    end if;
+    v_broken := broken_rule(enqueue.topic, v_namespace, enqueue.payload, enqueue.body, v_size);
+    if v_priority <> 0
+       or num_nonnulls(enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, enqueue.headers, enqueue.content_type,
+                       enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds) > 0
+    then
+        v_broken := coalesce(v_broken, broken_option(
+            enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, v_priority, enqueue.headers, enqueue.content_type,
+            enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds));
+    end if;
+    if v_broken is not null then
+        raise exception '%', v_broken[1] using errcode = '22023', hint = v_broken[2];
+    end if;
+
+    message_id := new_message_id(v_micros);
+    created := true;
+    if enqueue.dedupe_key is not null then
+        -- The insert itself is the answer, at every isolation level: a snapshot may still show a key that was pruned since. A
+        -- racing producer of the same key is waited for; if a key that was met is pruned meanwhile, it is written in the
+        -- next round.
+        loop
+            insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
+            values (v_namespace, enqueue.topic, coalesce(enqueue.tenant_id::text, ''), enqueue.dedupe_key, enqueue.message_id)
+            on conflict (namespace, topic, tenant, dedupe_key) do nothing;
+            exit when found;
+            select k.message_id, k.sequence_id into message_id, sequence_id
+            from known_key(v_namespace, enqueue.topic, enqueue.tenant_id, enqueue.dedupe_key) k;
+            if message_id is not null then
+                created := false;
+                return;
+            end if;
+            message_id := new_message_id(v_micros);
+        end loop;
+    end if;
+
+    if enqueue.lane is not null then
+        insert into lane_sequence as s (lane, last_sequence) values (enqueue.lane, 1)
+        on conflict (lane) do update set last_sequence = s.last_sequence + 1
+        returning s.last_sequence into sequence_id;
+    end if;
+    insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
+                         dedupe_key, content_type, headers, payload, body)
+    values (enqueue.message_id, coalesce(enqueue.occurred_at, v_now), v_priority, v_size, enqueue.sequence_id,
+            enqueue.tenant_id, v_namespace, enqueue.topic, enqueue.lane, enqueue.dedupe_key, enqueue.content_type,
+            enqueue.headers, enqueue.payload, enqueue.body);
+
+    if enqueue.headers is not null then
+        v_size := v_size + octet_length(enqueue.headers::text);
+    end if;
+    if enqueue.due_at is not null then
+        v_due_at := enqueue.due_at;
+    elsif enqueue.delay_seconds is not null then
+        v_due_at := v_now + enqueue.delay_seconds * interval '1 second';
+    elsif enqueue.occurred_at < v_now then
+        v_due_at := enqueue.occurred_at;
+    end if;
+    if exists (select from route) then
+        select coalesce(array_agg(distinct r.sink), v_sinks) into v_sinks from route r
+        where r.namespace in ('*', v_namespace) and enqueue.topic like r.topic_like;
+    end if;
+    insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+    values (enqueue.message_id, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id, v_sinks[1],
+            enqueue.lane);
+    if cardinality(v_sinks) > 1 then
+        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+        select enqueue.message_id, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id, s.sink,
+               enqueue.lane
+        from unnest(v_sinks[2:]) s (sink);
+    end if;
+
+    if v_due_at <= v_now and exists (select from sleeper) then
+        perform notify_sleepers();
+    end if;
+end
 $$;
 comment on function :"schema".enqueue is
     'Writes one message in this transaction. Returns its id, its number in its lane, and whether it is new.';

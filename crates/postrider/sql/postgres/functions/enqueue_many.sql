@@ -1,5 +1,5 @@
 -- Thousands of messages in one call, in the caller's transaction: arrays in, one row per input out, in input order.
--- Caller: producers, `postrider enqueue`, and enqueue (a batch of one).
+-- Caller: producers and `postrider enqueue`.
 -- Transition: nothing -> pending, one delivery for each sink that the topic is routed to (`default` if to none).
 -- Locks: dedupe keys in key order, then lanes in lane order, so that two batches never wait for each other in a
 --   circle; a lane's row until the transaction ends, so commit order is sequence order and a rollback leaves no hole.
@@ -71,41 +71,10 @@ begin
                 enqueue_many.delay_seconds, v_sizes)
          with ordinality as i (topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
                                due_at, occurred_at, body, content_type, delay_seconds, content_bytes, ordinal)
-    cross join lateral (select case
-        when i.topic is null or i.topic = '' or octet_length(i.topic) > 255
-            then array['topic must be 1 to 255 bytes of text', 'Name what happened, for example order.placed.']
-        when i.namespace = '' or octet_length(i.namespace) > 255
-            then array['namespace must be 1 to 255 bytes of text', 'Leave it out for the namespace default.']
-        when num_nonnulls(i.payload, i.body) <> 1
-            then array['give a payload (JSON) or a body (bytes), exactly one', 'A JSON null is ''null''::jsonb, not NULL.']
-        when i.content_bytes > 16777216
-            then array['payload or body is larger than 16 MiB as it is sent',
-                       'Store large content elsewhere and send a reference.']
-        when i.lane = '' or octet_length(i.lane) > 255
-            then array['lane must be 1 to 255 bytes of text', 'Leave it out for a message without order.']
-        when i.dedupe_key = '' or octet_length(i.dedupe_key) > 512
-            then array['dedupe_key must be 1 to 512 bytes of text', 'Hash a longer key.']
-        when i.tenant_id is not null and i.dedupe_key is not null
-             and not starts_with(i.dedupe_key, i.tenant_id::text || '/')
-             and not starts_with(i.dedupe_key, replace(i.tenant_id::text, '-', '') || '/')
-            then array['dedupe_key does not belong to the tenant', 'Begin it with the tenant id in lower case and "/".']
-        when i.priority not between -100 and 100
-            then array['priority must be between -100 and 100', 'Higher goes first; 0 is the default.']
-        when jsonb_typeof(i.headers) <> 'object' or jsonb_path_exists(i.headers, 'strict $.* ? (@.type() != "string")')
-            then array['headers must be a JSON object whose values are strings', 'For example {"traceparent": "00-…"}.']
-        when octet_length(i.headers::text) > 65536
-            then array['headers are larger than 64 KiB', 'Put content into the payload.']
-        when i.content_type = '' or octet_length(i.content_type) > 255
-            then array['content_type must be 1 to 255 bytes of text', 'For example application/avro.']
-        when not isfinite(i.due_at) or not isfinite(i.occurred_at)
-            then array['due_at and occurred_at must be finite', 'Give a time.']
-        when least(i.due_at, i.occurred_at) < '0001-01-01 00:00+00' or greatest(i.due_at, i.occurred_at) >= '10000-01-01 00:00+00'
-            then array['due_at and occurred_at must be in the years 1 to 9999', 'Other times have no text that receivers understand.']
-        when i.due_at is not null and i.delay_seconds is not null
-            then array['give due_at or delay_seconds, not both', 'A delay counts from this transaction.']
-        when not (i.delay_seconds >= 0 and i.delay_seconds <= 3155760000)
-            then array['delay_seconds must be between 0 and 3155760000 (100 years)', 'Leave it out to send at once.']
-        end as broken) b
+    cross join lateral (select coalesce(
+        broken_rule(i.topic, i.namespace, i.payload, i.body, i.content_bytes),
+        broken_option(i.tenant_id, i.lane, i.dedupe_key, i.priority, i.headers, i.content_type, i.due_at, i.occurred_at,
+                      i.delay_seconds)) as broken) b
     where b.broken is not null
     order by i.ordinal
     limit 1;
@@ -115,12 +84,8 @@ begin
             using errcode = '22023', hint = v_bad.broken[2];
     end if;
 
-    -- UUIDv7: the first eight bytes are one bigint (milliseconds << 16 | version << 12 | fraction of the millisecond),
-    -- the last eight are a random UUID's. One microsecond apart, so that ids keep the order of the input.
-    v_ids := array(
-        select encode(int8send(((t.micros / 1000) << 16) | (7 << 12) | ((t.micros % 1000) * 4096 / 1000))
-                      || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
-        from (select v_micros + n as micros from generate_series(1, v_count) n) t);
+    -- One microsecond apart, so that ids keep the order of the input.
+    v_ids := array(select new_message_id(v_micros + n) from generate_series(1, v_count) n);
 
     -- Which message each key stands for: what this insert wrote, or what it met. The insert itself is the answer, at every
     -- isolation level: a snapshot may still show a key that was pruned since. A racing producer of the same key is waited

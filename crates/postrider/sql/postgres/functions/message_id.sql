@@ -1,5 +1,4 @@
--- Message ids are UUIDv7: 48 bits of milliseconds, 12 bits of the fraction below, 62 random bits (enqueue_many makes
--- them). A range of ids is a range of time, which is what partitions, retention and replay rest on. Internal.
+-- Message ids are UUIDv7: 48 bits of milliseconds, 12 bits of the fraction below, 62 random bits. A range of ids is a range of time, which is what partitions, retention and replay rest on. Internal.
 
 -- The lowest id a message written at this time can have: the boundary of a partition.
 create or replace function :"schema".message_id_floor(written_at timestamptz)
@@ -25,3 +24,15 @@ as $$
     from (select ('x' || substr(replace(message_id::text, '-', ''), 1, 16))::bit(64)::bigint as head) b
 $$;
 comment on function :"schema".message_id_time is 'When the message with this id was written.';
+
+-- The id of a message that is written at this microsecond since 1970. The first eight bytes are one bigint (milliseconds << 16 |
+-- version << 12 | fraction of the millisecond), the last eight are a random UUID's. Without a SET clause, as in
+-- message_rules.sql. Typed constants and `substr` keep the lookups of a session's first call few.
+create or replace function :"schema".new_message_id(micros bigint)
+    returns uuid
+    language sql volatile parallel safe
+begin atomic
+    select encode(int8send(((micros / 1000) << 16) | bigint '28672' | ((micros % 1000) * 4096 / 1000))
+                  || substr(uuid_send(gen_random_uuid()), 9), 'hex')::uuid;
+end;
+comment on function :"schema".new_message_id is 'Internal: a new UUIDv7.';
