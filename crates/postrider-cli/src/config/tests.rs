@@ -305,7 +305,7 @@ fn no_value_is_repeated() {
         "[sinks.a.http]\nurl = \"https://h\"\nheaders = \"hunter2\"\n",
         "[sinks.a.http]\nurl = \"https://h\"\nbody = \"hunter2\"\n",
         "[sinks.a.http]\nurl = \"https://h\"\ntimeout = \"hunter2\"\n",
-        "[sinks.a.redis]\nurl = [\"hunter2\"]\n",
+        "[sinks.a.http]\nurl = [\"hunter2\"]\n",
         "[sinks.a]\ntenant_id = \"hunter2\"\n",
         "[admin]\ntokens = [\"hunter2\"]\n",
         "[admin]\ntokens = \"hunter2\"\n",

@@ -4,8 +4,10 @@
 
 use serde::Deserialize;
 
+#[cfg(any(test, feature = "_broker"))]
+use super::Finding;
+use super::SinkFailure;
 use super::template::Template;
-use super::{Finding, SinkFailure};
 use crate::error::Error;
 
 /// Patterns of the addresses that a sink's template may make; `*` stands for any characters, none included. Without a
@@ -34,6 +36,7 @@ impl Destinations {
     }
 
     /// Whether a message may go there. `own` are beginnings of the server's own names: only the template may choose those.
+    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn admit(&self, template: &Template, address: &str, own: &[&str]) -> Result<(), SinkFailure> {
         if own.iter().any(|start| address.starts_with(start) && !template.begins_with(start)) {
             return Err(forbidden(&format!(
@@ -51,6 +54,7 @@ impl Destinations {
     }
 
     /// What is weak about a sink whose producers choose any address. `what` is the option that makes the address.
+    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn finding(&self, template: &Template, what: &str) -> Option<Finding> {
         (self.0.is_empty() && template.begins_with_a_choice()).then(|| {
             Finding::weak(

@@ -145,11 +145,13 @@ impl Template {
     }
 
     /// Whether it begins with this text, whatever the message.
+    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn begins_with(&self, start: &str) -> bool {
         matches!(self.parts.first(), Some(Part::Text(text)) if text.starts_with(start))
     }
 
     /// Whether it begins with a value that a producer chooses freely.
+    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn begins_with_a_choice(&self) -> bool {
         matches!(self.parts.first(), Some(Part::Field(Field::Topic | Field::Namespace | Field::Lane)))
     }
