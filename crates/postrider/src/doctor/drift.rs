@@ -1,7 +1,7 @@
 //! Whether the schema is this build's: its migrations, the hash of its functions, and the functions themselves, body by
 //! body. The hash says what was installed; only the bodies say what is there now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tokio_postgres::types::Type;
 
@@ -67,15 +67,14 @@ async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
 
 /// The functions that are there against the script that would make them.
 fn compare(script: &str, schema: &str, found: &BTreeMap<String, Vec<String>>) -> Finding {
-    let bodies: BTreeSet<&str> = script.split("$$").skip(1).step_by(2).collect();
-    let names: BTreeSet<&str> = names(script).collect();
-    let ours = |name: &str| names.contains(name);
+    let built: BTreeMap<&str, &str> = definitions(script).collect();
+    let ours = |name: &str| built.contains_key(name);
     let altered: Vec<&str> = found
         .iter()
-        .filter(|(name, found)| ours(name) && found.iter().any(|body| !bodies.contains(body.as_str())))
+        .filter(|(name, found)| built.get(name.as_str()).is_some_and(|built| found.iter().any(|body| body != built)))
         .map(|(name, _)| name.as_str())
         .collect();
-    let missing: Vec<&str> = names.iter().copied().filter(|name| !found.contains_key(*name)).collect();
+    let missing: Vec<&str> = built.keys().copied().filter(|name| !found.contains_key(*name)).collect();
     let strange: Vec<&str> = found.keys().map(String::as_str).filter(|name| !ours(name)).collect();
     let why = "what it does is not what this build was tested with";
     // migrate up leaves functions alone whose hash it knows.
@@ -93,13 +92,19 @@ fn compare(script: &str, schema: &str, found: &BTreeMap<String, Vec<String>>) ->
         let why = "`migrate up` drops every function in the outbox's schema and makes its own again";
         return Finding::new("functions", Level::Warning, seen, why).fix("move them to another schema");
     }
-    Finding::ok("functions", format!("{} functions are this build's", names.len()))
+    Finding::ok("functions", format!("{} functions are this build's", built.len()))
 }
 
-/// The names in `create [or replace] function "schema".name(`.
-fn names(script: &str) -> impl Iterator<Item = &str> {
-    let after = script.split("create or replace function ").skip(1).chain(script.split("create function ").skip(1));
-    after.filter_map(|rest| rest.split('(').next()?.rsplit('.').next())
+/// Name and body of each `create [or replace] function "schema".name(`. The server keeps no text of a body that it parsed
+/// when the function was made (`begin atomic`), so that one is empty here as there.
+fn definitions(script: &str) -> impl Iterator<Item = (&str, &str)> {
+    let starts = ["create or replace function ", "create function "];
+    starts.into_iter().flat_map(|start| script.split(start).skip(1)).filter_map(|rest| {
+        let name = rest.split('(').next()?.rsplit('.').next()?;
+        let (head, text) = rest.split_once("$$").unwrap_or((rest, ""));
+        let parsed = head.contains("begin atomic");
+        Some((name, if parsed { "" } else { text.split("$$").next()? }))
+    })
 }
 
 #[cfg(test)]
@@ -107,6 +112,7 @@ mod tests {
     use super::*;
 
     const SCRIPT: &str = "create function \"o\".a() returns trigger as $$one$$;\n\
+                          create or replace function \"o\".c() begin atomic select 1; end;\n\
                           create or replace function \"o\".b(x integer) as $$two$$;";
 
     fn judged(functions: &[(&str, &str)]) -> (Level, String) {
@@ -117,11 +123,14 @@ mod tests {
 
     #[test]
     fn functions_are_compared_body_by_body() {
-        assert_eq!(judged(&[("a", "one"), ("b", "two")]).0, Level::Ok);
-        assert_eq!(judged(&[("a", "one"), ("b", "three")]), (Level::Bad, "altered by hand: b".to_owned()));
-        assert_eq!(judged(&[("b", "two")]), (Level::Bad, "missing: a".to_owned()));
+        assert_eq!(judged(&[("a", "one"), ("b", "two"), ("c", "")]).0, Level::Ok);
         assert_eq!(
-            judged(&[("a", "one"), ("b", "two"), ("mine", "x")]),
+            judged(&[("a", "one"), ("b", "one"), ("c", "three")]),
+            (Level::Bad, "altered by hand: b, c".to_owned())
+        );
+        assert_eq!(judged(&[("b", "two"), ("c", "")]), (Level::Bad, "missing: a".to_owned()));
+        assert_eq!(
+            judged(&[("a", "one"), ("b", "two"), ("c", ""), ("mine", "x")]),
             (Level::Warning, "not the outbox's own: mine".to_owned())
         );
     }

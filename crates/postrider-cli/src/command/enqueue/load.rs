@@ -20,7 +20,6 @@ use crate::store::Opened;
 
 /// Batches read ahead of the database.
 const BATCHES_AHEAD: usize = 1;
-/// What every connection is told when a process of the server crashed (`crash_shutdown`).
 /// How often the progress bar moves by itself.
 const TICK: Duration = Duration::from_millis(120);
 

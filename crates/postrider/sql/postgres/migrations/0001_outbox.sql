@@ -275,10 +275,11 @@ create function :"schema".refuse_change() returns trigger
 as $$
 begin
     raise exception '% on %.% is refused: its rows are written once', tg_op, tg_table_schema, tg_table_name
-        using errcode = 'P0001', hint = 'Messages and attempts are a record. Enqueue, claim and complete add to it.';
+        using errcode = 'P0001',
+              hint = 'Messages, attempts and the audit are a record. The functions add to it, nothing changes it.';
 end
 $$;
-comment on function :"schema".refuse_change() is 'Trigger: messages and attempts are written once.';
+comment on function :"schema".refuse_change() is 'Trigger: messages, attempts and the audit are written once.';
 
 create function :"schema".refuse_truncate() returns trigger
     language plpgsql

@@ -22,18 +22,6 @@ comment on table :"schema".audit is 'What operators did, who, when, and how much
 comment on column :"schema".audit.actor is 'Who, as the caller says; the login if nobody was named.';
 comment on column :"schema".audit.db_user is 'The login (session_user) that did it: what the server knows.';
 
-create or replace function :"schema".refuse_change() returns trigger
-    language plpgsql
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-begin
-    raise exception '% on %.% is refused: its rows are written once', tg_op, tg_table_schema, tg_table_name
-        using errcode = 'P0001',
-              hint = 'Messages, attempts and the audit are a record. The functions add to it, nothing changes it.';
-end
-$$;
-comment on function :"schema".refuse_change() is 'Trigger: messages, attempts and the audit are written once.';
-
 create trigger audit_is_append_only before update or delete on :"schema".audit
     for each row execute function :"schema".refuse_change();
 create trigger audit_is_not_truncated before truncate on :"schema".audit
