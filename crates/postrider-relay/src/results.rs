@@ -91,9 +91,9 @@ impl Results {
             }
             Verdict::Delivered(receipt) => (Outcome::Dispatched, receipt),
             Verdict::Failed(mut failure) => {
-                let receipt = Receipt { code: failure.reply_code.take(), ..Receipt::default() };
                 let (options, attempts) = (&self.sink.options, message.message.attempt_count);
                 let class = options.codes.class_of(&failure);
+                let receipt = Receipt { code: failure.reply_code.take(), ..Receipt::default() };
                 (policy::outcome(failure, class, attempts, &options.retry, &mut *self.jitter.rng()), receipt)
             }
         };
