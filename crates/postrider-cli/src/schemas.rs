@@ -8,13 +8,13 @@ use crate::config::{Config, Layers};
 use crate::failure::{Failure, Result};
 
 /// Schemas of payloads, by topic.
-pub(crate) struct PayloadSchemas(#[cfg(feature = "schema")] postrider_relay::Schemas);
+pub(crate) struct PayloadSchemas(#[cfg(feature = "schema")] postrider_relay::sink::schema::Schemas);
 
 #[cfg(feature = "schema")]
 impl PayloadSchemas {
     /// Reads the files that a configuration names.
     pub(crate) fn read(config: &Config, layers: &Layers) -> Result<Self> {
-        let mut schemas = postrider_relay::Schemas::default();
+        let mut schemas = postrider_relay::sink::schema::Schemas::default();
         for (topic, file) in config.schema_files(layers) {
             let wrong = |reason: String| {
                 let file = file.display();

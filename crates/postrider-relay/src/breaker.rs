@@ -4,8 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::options::setters;
+
 /// When to leave a sink alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BreakerOptions {
     /// After so many deliveries in a row that failed and may be retried: 20. Zero: never.
     pub failures: u32,
@@ -19,6 +22,10 @@ impl Default for BreakerOptions {
     fn default() -> Self {
         Self { failures: 20, cool_down: Duration::from_secs(1), cool_down_max: Duration::from_secs(30) }
     }
+}
+
+setters! { BreakerOptions:
+    failures: u32, cool_down: Duration, cool_down_max: Duration,
 }
 
 /// What may be claimed now.

@@ -287,20 +287,18 @@ impl Claimer {
         let scan = self.plan.next(asked_at);
         let size = self.recovery.size(memory.messages(), memory.bytes());
         let token = LeaseToken::random();
-        let claim = Claim {
-            worker_id: options.worker_id.clone(),
-            sink: sink.name.clone(),
-            batch_size: size.messages,
-            lease: options.lease,
-            max_attempts: sink.options.retry.max_attempts,
-            tenant_id: sink.options.tenant_id,
-            lane_run: sink.options.lane_run,
-            due_from: scan.due_from,
-            thorough: scan.every_lane,
-            max_bytes: Some(size.bytes),
-            lease_token: Some(token),
-            with_content: size.with_content,
-        };
+        let claim = Claim::new(&options.worker_id)
+            .sink(sink.name.clone())
+            .batch_size(size.messages)
+            .lease(options.lease)
+            .max_attempts(sink.options.retry.max_attempts)
+            .tenant_id(sink.options.tenant_id)
+            .lane_run(sink.options.lane_run)
+            .due_from(scan.due_from)
+            .thorough(scan.every_lane)
+            .max_bytes(Some(size.bytes))
+            .lease_token(Some(token))
+            .with_content(size.with_content);
         // Not cancelled when the relay stops: what it leases must be handed back.
         let claimed = match store.ask("claim", |store| store.claim(&claim)).await {
             Ok(claimed) => claimed,

@@ -113,7 +113,7 @@ impl Fixture {
     pub(crate) async fn claim_for(&self, count: usize, lease: Duration) -> Vec<Claimed> {
         let messages = vec![Message::json("t", &1).expect("json"); count];
         self.raw_store.enqueue(&messages).await.expect("enqueue");
-        self.raw_store.claim(&Claim { lease, ..Claim::new("worker") }).await.expect("claim")
+        self.raw_store.claim(&Claim::new("worker").lease(lease)).await.expect("claim")
     }
 
     pub(crate) fn new_completer(&self) -> Completer {

@@ -19,11 +19,12 @@
 //! ```
 
 mod attempt;
+mod backoff;
 mod batches;
 mod breaker;
 mod claim_recovery;
 mod claimer;
-mod clock;
+pub mod clock;
 mod completer;
 mod dispatcher;
 mod error;
@@ -36,7 +37,7 @@ mod keeper;
 mod lease;
 mod memory_budget;
 mod options;
-mod outage;
+pub mod outage;
 mod policy;
 mod reaper;
 mod relay;
@@ -44,7 +45,7 @@ mod reporter;
 mod results;
 mod scan_plan;
 #[cfg(feature = "_network")]
-mod secret;
+pub mod secret;
 pub mod sink;
 mod sink_runtime;
 mod slots;
@@ -56,38 +57,13 @@ mod tls;
 pub mod trace;
 mod wake;
 
+pub use crate::backoff::Backoff;
 pub use crate::breaker::BreakerOptions;
-pub use crate::clock::{Clock, TokioClock};
-pub use crate::error::Error;
+pub use crate::error::{Error, ErrorKind};
 pub use crate::handle::RelayHandle;
 pub use crate::options::{RelayOptions, RetryOptions, SinkOptions};
-pub use crate::outage::Outage;
 pub use crate::policy::{CodeTable, FailureClass};
 pub use crate::relay::{Relay, RelayBuilder};
-#[cfg(feature = "_network")]
-pub use crate::secret::{FromEnv, FromFile, Secret};
-pub use crate::sink::checked::{Checked, checked};
-#[cfg(feature = "_network")]
-pub use crate::sink::destinations::Destinations;
-pub use crate::sink::file::{FileOptions, FileSink, FileSync};
-pub use crate::sink::handler::{Handler, JsonHandler, handler, json_handler};
-#[cfg(feature = "http")]
-pub use crate::sink::http::{BasicAuth, HttpBody, HttpOptions, HttpSink, Resolver, WebhookOptions};
-#[cfg(feature = "kafka")]
-pub use crate::sink::kafka::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty, KafkaSink};
-#[cfg(feature = "mqtt")]
-pub use crate::sink::mqtt::{MqttOptions, MqttSink};
-#[cfg(feature = "nats")]
-pub use crate::sink::nats::{NatsOptions, NatsServers, NatsSink};
-#[cfg(feature = "rabbitmq")]
-pub use crate::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
-#[cfg(feature = "redis")]
-pub use crate::sink::redis::{RedisOptions, RedisSink};
-pub use crate::sink::registry::{BuildSink, SinkKind};
-#[cfg(feature = "schema")]
-pub use crate::sink::schema::Schemas;
-pub use crate::sink::stdout::{NdjsonSink, StdoutOptions};
-#[cfg(feature = "_network")]
-pub use crate::sink::template::{Template, TemplateError};
-pub use crate::sink::{Batching, Finding, Level, Receipt, Sink, SinkFailure, Verdict};
+pub use crate::sink::handler::{handler, json_handler};
+pub use crate::sink::{Batching, Receipt, Sink, SinkFailure, Verdict};
 pub use crate::stats::{Counts, Stats};

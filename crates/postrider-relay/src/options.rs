@@ -4,12 +4,28 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use postrider::Backoff;
+use crate::backoff::Backoff;
 use uuid::Uuid;
 
 use crate::breaker::BreakerOptions;
 use crate::error::Error;
 use crate::policy::CodeTable;
+
+/// A method for each field that sets it and returns the options. They are `non_exhaustive`: an option that comes later
+/// breaks nobody.
+macro_rules! setters {
+    ($options:ident: $($field:ident: $type:ty),* $(,)?) => {
+        impl $options {$(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+pub(crate) use setters;
 
 /// The most messages of one claim; the store's limit.
 const MAX_BATCH_SIZE: u32 = 10_000;
@@ -18,6 +34,7 @@ const MAX_LEASE: Duration = Duration::from_hours(24);
 
 /// What concerns the whole relay.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RelayOptions {
     /// Who this is: stands beside every lease and attempt, so it should name the process.
     pub worker_id: String,
@@ -71,6 +88,7 @@ impl Default for RelayOptions {
 
 /// What concerns one sink.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SinkOptions {
     /// Most messages of one claim: 500.
     pub batch_size: u32,
@@ -110,6 +128,7 @@ impl Default for SinkOptions {
 
 /// When and how often a failed delivery is tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryOptions {
     /// How long to wait.
     pub backoff: Backoff,
@@ -123,6 +142,19 @@ impl Default for RetryOptions {
     fn default() -> Self {
         Self { backoff: Backoff::default(), max_attempts: 10, retry_after_max: Duration::from_hours(1) }
     }
+}
+
+setters! { RelayOptions:
+    worker_id: String, database: String, lease: Duration, poll: Duration, wake_gather: Duration,
+    complete_gather: Duration, max_messages: u32, max_bytes: usize, concurrency: usize, grace: Duration,
+    keep_every: Duration, report_every: Duration,
+}
+setters! { SinkOptions:
+    batch_size: u32, lane_run: u32, concurrency: usize, deadline: Duration, retry: RetryOptions, codes: CodeTable,
+    breaker: BreakerOptions, rate: Option<NonZeroU32>, tenant_id: Option<Uuid>,
+}
+setters! { RetryOptions:
+    backoff: Backoff, max_attempts: u32, retry_after_max: Duration,
 }
 
 impl RelayOptions {
@@ -190,7 +222,7 @@ impl SinkOptions {
 }
 
 fn rule(holds: bool, reason: impl FnOnce() -> String) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Options { reason: reason() }) }
+    if holds { Ok(()) } else { Err(Error::options(reason())) }
 }
 
 #[cfg(test)]

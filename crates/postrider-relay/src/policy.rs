@@ -12,6 +12,7 @@ use crate::sink::{SinkFailure, Verdict};
 
 /// Whether trying again can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FailureClass {
     /// It cannot: the message is dead at once.
     Terminal,
@@ -49,7 +50,7 @@ pub(crate) fn outcome(
     rng: &mut impl Rng,
 ) -> Outcome {
     let asked_for = failure.retry_after;
-    let failure = Failure { answer: failure.answer, ..Failure::new(failure.code, failure.message) };
+    let failure = Failure::new(failure.code, failure.message).answer(failure.answer);
     match class {
         FailureClass::Terminal => Outcome::Failed(failure),
         FailureClass::Retryable => {
@@ -94,7 +95,7 @@ pub(crate) fn health<'a>(verdicts: &'a [Verdict], codes: &CodeTable) -> Health<'
 
 #[cfg(test)]
 mod tests {
-    use postrider::Backoff;
+    use crate::backoff::Backoff;
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
 

@@ -113,7 +113,7 @@ impl Relay {
     }
 
     /// Delivers what is due and returns: for a scheduler. It does not wait for retries, for a sink whose breaker is open, or
-    /// for a store that stays away for some seconds: that is [`Error::StoreAway`].
+    /// for a store that stays away for some seconds: that is [`ErrorKind::StoreAway`](crate::ErrorKind::StoreAway).
     pub async fn drain(self, shutdown: CancellationToken) -> Result<Counts, Error> {
         self.start(shutdown, Mode::Drain).await
     }
@@ -158,7 +158,7 @@ impl Relay {
             // It signs off after its last report.
             drop(timeout(TIMEOUT_MIN, reporter).await);
         }
-        match ended.failed.or(ended.gave_up.map(|reason| Error::StoreAway { reason })) {
+        match ended.failed.or(ended.gave_up.map(Error::store_away)) {
             Some(error) => Err(error),
             None => Ok(stats.counts()),
         }
@@ -203,7 +203,7 @@ impl Ended {
 }
 
 fn internal(part: &'static str, ended: Result<(), JoinError>) -> Error {
-    Error::Internal { part, reason: ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string()) }
+    Error::internal(part, ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string()))
 }
 
 impl RelayBuilder {
@@ -260,7 +260,7 @@ impl RelayBuilder {
     pub fn build(self) -> Result<Relay, Error> {
         self.options.check()?;
         if self.sinks.is_empty() {
-            return Err(Error::Options { reason: "it has no sink: add one with .sink(\"default\", …)".to_owned() });
+            return Err(Error::options("it has no sink: add one with .sink(\"default\", …)"));
         }
         let Self { options, clock, .. } = self;
         let shutdown = Shutdown::default();
@@ -273,7 +273,7 @@ impl RelayBuilder {
         let mut sinks: Vec<Arc<SinkRuntime>> = Vec::new();
         for (name, sink, sink_options) in self.sinks {
             if sinks.iter().any(|sink| sink.name == name) {
-                return Err(Error::Options { reason: format!("there are two sinks named {name:?}") });
+                return Err(Error::options(format!("there are two sinks named {name:?}")));
             }
             sink_options.check(&name, &options)?;
             warn_of_short_deadline(&name, &*sink, &sink_options);

@@ -12,27 +12,14 @@ use crate::error::Error;
 
 /// Where a secret is: `"in the open"`, `{ env = "NAME" }` or `{ file = "/path" }`.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Secret {
     /// It is here.
     Plain(SecretString),
     /// In an environment variable.
-    Env(FromEnv),
+    Env(String),
     /// In a file, without the line's end.
-    File(FromFile),
-}
-
-/// The name of an environment variable.
-#[derive(Debug, Clone)]
-pub struct FromEnv {
-    /// Its name.
-    pub env: String,
-}
-
-/// The path of a file.
-#[derive(Debug, Clone)]
-pub struct FromFile {
-    /// Its path.
-    pub file: PathBuf,
+    File(PathBuf),
 }
 
 impl From<&str> for Secret {
@@ -45,8 +32,8 @@ impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(_) => formatter.write_str("[REDACTED]"),
-            Self::Env(FromEnv { env }) => write!(formatter, "{{ env = {env:?} }}"),
-            Self::File(FromFile { file }) => write!(formatter, "{{ file = {file:?} }}"),
+            Self::Env(env) => write!(formatter, "{{ env = {env:?} }}"),
+            Self::File(file) => write!(formatter, "{{ file = {file:?} }}"),
         }
     }
 }
@@ -68,8 +55,8 @@ impl<'de> Deserialize<'de> for Secret {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Secret, A::Error> {
                 let secret = match map.next_key::<String>()?.as_deref() {
-                    Some("env") => Secret::Env(FromEnv { env: map.next_value()? }),
-                    Some("file") => Secret::File(FromFile { file: map.next_value()? }),
+                    Some("env") => Secret::Env(map.next_value()?),
+                    Some("file") => Secret::File(map.next_value()?),
                     Some(other) => return Err(de::Error::unknown_field(other, &["env", "file"])),
                     None => return Err(de::Error::invalid_length(0, &self)),
                 };
@@ -86,17 +73,16 @@ impl<'de> Deserialize<'de> for Secret {
 impl Secret {
     /// The secret itself. `what` says whose it is, for the error.
     pub fn reveal(&self, what: &str) -> Result<String, Error> {
-        let options = |reason: String| Error::Options { reason };
         match self {
             Self::Plain(secret) => Ok(secret.expose_secret().to_owned()),
-            Self::Env(FromEnv { env }) => std::env::var(env).map_err(|error| {
-                options(format!(
+            Self::Env(env) => std::env::var(env).map_err(|error| {
+                Error::options(format!(
                     "{what} is to come from the environment variable {env}: {error}; set it, or name another"
                 ))
             }),
-            Self::File(FromFile { file }) => std::fs::read_to_string(file)
+            Self::File(file) => std::fs::read_to_string(file)
                 .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
-                .map_err(|error| options(format!("{what} is to be read from {}: {error}", file.display()))),
+                .map_err(|error| Error::options(format!("{what} is to be read from {}: {error}", file.display()))),
         }
     }
 }

@@ -128,6 +128,7 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
 /// How a sink wants its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Batching {
     /// At most this many messages.
     pub max_messages: usize,
@@ -155,10 +156,18 @@ impl Batching {
     pub fn unordered(max_messages: usize) -> Self {
         Self { max_messages, max_bytes: usize::MAX, ordered: false }
     }
+
+    /// At most this many bytes of content, unless one message alone has more.
+    #[must_use]
+    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
 }
 
 /// What became of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// The destination keeps it.
     Delivered(Receipt),
@@ -170,11 +179,28 @@ pub enum Verdict {
 
 /// What the destination said about a message it took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// Its reference: an offset, a receipt number.
     pub reference: Option<String>,
     /// Its code, such as an HTTP status.
     pub code: Option<String>,
+}
+
+impl Receipt {
+    /// Sets the destination's reference.
+    #[must_use]
+    pub fn reference(mut self, reference: impl Into<String>) -> Self {
+        self.reference = Some(reference.into());
+        self
+    }
+
+    /// Sets the destination's code.
+    #[must_use]
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
 }
 
 impl From<()> for Receipt {
@@ -188,6 +214,7 @@ impl From<()> for Receipt {
 /// Any error becomes a retryable failure with the code [`SinkFailure::ERROR`], so `?` works in a handler; what must not
 /// be retried is said with [`SinkFailure::terminal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SinkFailure {
     /// A short stable code: `HTTP_503`. Decides, in the sink's table of codes, whether trying again can help.
     pub code: String,
@@ -306,6 +333,7 @@ impl SinkFailure {
 
 /// One thing that a look at a destination found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How it is.
     pub level: Level,

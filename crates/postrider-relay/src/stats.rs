@@ -16,6 +16,7 @@ pub struct Stats {
 
 /// What a relay has done until now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Messages claimed.
     pub claimed: u64,

@@ -19,7 +19,6 @@
 //! # Ok(()) }
 //! ```
 
-mod backoff;
 pub mod doctor;
 pub mod enqueue;
 mod error;
@@ -47,7 +46,6 @@ pub mod sqlite {
     pub use crate::store::sqlite::migrate;
 }
 
-pub use crate::backoff::Backoff;
 pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, ErrorKind, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive};
@@ -59,7 +57,7 @@ pub use crate::inspect::{
     SinkReport, SinkService, SinkState, SinkStatus, enqueued_at,
 };
 pub use crate::lifecycle::{
-    AttemptState, Claim, Claimed, Completed, Completion, Content, Failure, LeaseToken, Outcome, Parcel,
+    AttemptState, Claim, Claimed, ClaimedContent, Completed, Completion, Content, Failure, LeaseToken, Outcome,
 };
 pub use crate::message::{Message, limit};
 pub use crate::operate::{Action, Done, MAX_PER_ACTION, Replay};

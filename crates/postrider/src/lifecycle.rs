@@ -24,6 +24,7 @@ impl LeaseToken {
 /// How an attempt ended. The worker sets the first three, the database the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum AttemptState {
     /// Delivered.
     Dispatched,
@@ -51,8 +52,23 @@ impl AttemptState {
     }
 }
 
+/// A method for each field that sets it. The structs are `non_exhaustive`: a field that comes later breaks nobody.
+macro_rules! setters {
+    ($record:ident: $($field:ident: $type:ty),* $(,)?) => {
+        impl $record {$(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+
 /// What to claim.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Claim {
     /// Who claims; stands beside every lease and attempt.
     pub worker_id: String,
@@ -104,6 +120,12 @@ impl Claim {
     }
 }
 
+setters! { Claim:
+    worker_id: String, sink: String, batch_size: u32, lease: Duration, max_attempts: u32, tenant_id: Option<Uuid>,
+    lane_run: u32, due_from: Option<SystemTime>, thorough: bool, max_bytes: Option<u64>,
+    lease_token: Option<LeaseToken>, with_content: bool,
+}
+
 /// The content of a claimed message, as it was enqueued.
 #[derive(Debug, Clone)]
 pub enum Content {
@@ -113,54 +135,64 @@ pub enum Content {
     Bytes(Vec<u8>),
 }
 
-/// The part of a message that may be large.
+/// Headers and content of a message that was claimed without them: see [`crate::Queue::content`].
 #[derive(Debug, Clone)]
-pub struct Parcel {
-    /// Its headers.
+#[non_exhaustive]
+pub struct ClaimedContent {
+    /// The producer's headers.
     pub headers: BTreeMap<String, String>,
-    /// Its payload or body.
+    /// The payload or the body.
     pub content: Content,
+}
+
+impl ClaimedContent {
+    /// For a store of your own.
+    #[must_use]
+    pub fn new(headers: BTreeMap<String, String>, content: Content) -> Self {
+        Self { headers, content }
+    }
 }
 
 /// A claimed message: what the producer said, and the lease it is held under.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Claimed {
-    /// The message's id; stable over retries.
+    /// The same over all retries: receivers deduplicate by it.
     pub message_id: Uuid,
     /// The sink it is claimed for.
     pub sink: String,
-    /// Its namespace.
+    /// `default` unless the producer gave one.
     pub namespace: String,
-    /// Its topic.
+    /// What happened, such as `order.placed`.
     pub topic: String,
-    /// Its tenant.
+    /// The tenant, if the producer gave one.
     pub tenant_id: Option<Uuid>,
-    /// Its lane.
+    /// The lane, if the message is to be delivered in order.
     pub lane: Option<String>,
-    /// Its number in the lane.
+    /// The number in the lane, from 1; `None` without a lane.
     pub sequence_id: Option<i64>,
-    /// Its dedupe key.
+    /// The dedupe key, if the producer gave one.
     pub dedupe_key: Option<String>,
-    /// Its priority.
+    /// -100 to 100; has no meaning in a lane.
     pub priority: i32,
-    /// Its headers.
+    /// The producer's headers; empty if the claim asked for no content.
     pub headers: BTreeMap<String, String>,
-    /// Its payload or body.
+    /// The payload or the body; JSON `null` if the claim asked for no content.
     pub content: Content,
-    /// The type of the content, if the producer said.
+    /// The type of the content, if the producer gave one.
     pub content_type: Option<String>,
-    /// When what it tells happened.
+    /// When the event happened: the producer's time, or when the message was enqueued.
     pub occurred_at: SystemTime,
     /// Since when it is due.
     pub due_at: SystemTime,
-    /// The number of this attempt; counts for ever.
+    /// The number of this attempt, from 1. It never resets.
     pub attempt_no: i32,
-    /// Attempts since the last redrive, this one included: the budget used.
+    /// Attempts since the last redrive, this one included. Compared with `max_attempts`.
     pub attempt_count: i32,
     /// How many of the two attempts before this one ended because their lease ran out: 2 means that it was in the hands
     /// of workers that died, twice in a row.
     pub lost_leases: i32,
-    /// The lease's token.
+    /// Proves the lease.
     pub lease_token: LeaseToken,
     /// When it was claimed, by the database's clock.
     pub claimed_at: SystemTime,
@@ -169,6 +201,35 @@ pub struct Claimed {
 }
 
 impl Claimed {
+    /// A message for the sink `default`, at its first attempt and without a lane: for a store of your own, and for tests of
+    /// a sink. Set the other fields as needed.
+    #[must_use]
+    pub fn new(topic: impl Into<String>, content: Content) -> Self {
+        let now = SystemTime::now();
+        Self {
+            message_id: Uuid::now_v7(),
+            sink: "default".to_owned(),
+            namespace: "default".to_owned(),
+            topic: topic.into(),
+            tenant_id: None,
+            lane: None,
+            sequence_id: None,
+            dedupe_key: None,
+            priority: 0,
+            headers: BTreeMap::new(),
+            content,
+            content_type: None,
+            occurred_at: now,
+            due_at: now,
+            attempt_no: 1,
+            attempt_count: 1,
+            lost_leases: 0,
+            lease_token: LeaseToken::random(),
+            claimed_at: now,
+            lease_expires_at: now + Duration::from_mins(2),
+        }
+    }
+
     /// Headers and content as they are sent, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -195,6 +256,7 @@ impl Content {
 
 /// Why an attempt failed. Codes are for machines, the message is for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// A short stable code: `TIMEOUT`, `INVALID_PAYLOAD`, `HTTP_503`.
     pub error_code: Option<String>,
@@ -212,7 +274,9 @@ impl Failure {
     }
 }
 
-/// How a worker says an attempt ended.
+setters! { Failure: answer: Option<String> }
+
+/// How a worker says an attempt ended. Every store must know them all, so this is not `non_exhaustive`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Delivered: the delivery ends.
@@ -251,6 +315,7 @@ impl Outcome {
 
 /// One outcome to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
     /// Which message.
     pub message_id: Uuid,
@@ -286,8 +351,11 @@ impl Completion {
     }
 }
 
+setters! { Completion: reference: Option<String>, code: Option<String>, latency: Option<Duration> }
+
 /// An outcome that was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completed {
     /// Which message.
     pub message_id: Uuid,
@@ -297,4 +365,12 @@ pub struct Completed {
     pub attempt_no: i32,
     /// Whether the delivery is now dead.
     pub dead: bool,
+}
+
+impl Completed {
+    /// For a store of your own.
+    #[must_use]
+    pub fn new(message_id: Uuid, sink: impl Into<String>, attempt_no: i32, dead: bool) -> Self {
+        Self { message_id, sink: sink.into(), attempt_no, dead }
+    }
 }

@@ -19,7 +19,7 @@ use crate::enqueue::Enqueued;
 use crate::error::{Cause, Error};
 use crate::inbox::Event;
 use crate::inspect::{Inspect, RelayReport};
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome, Parcel};
+use crate::lifecycle::{Claim, Claimed, ClaimedContent, Completed, Completion, Failure, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::operate::{Action, Done};
 
@@ -65,7 +65,7 @@ pub trait Queue: Send + Sync {
     async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error>;
 
     /// Headers and content of a message that was claimed without them. `None`: it is not held under this token any more.
-    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error>;
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<ClaimedContent>, Error>;
 
     /// leased → delivered, pending or dead. Returns what was really recorded; what is missing lost its lease: log it
     /// and do nothing more.
@@ -173,6 +173,7 @@ pub trait Listener: Send {
 
 /// Which new messages go to a sink; in the patterns `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Route {
     /// Where they go.
     pub sink: String,
@@ -200,6 +201,7 @@ impl Route {
 /// What a dead lane head does to its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OnDead {
     /// The lane waits for a person: the default.
     Park,
@@ -225,6 +227,7 @@ impl OnDead {
 
 /// What was pruned, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.
     pub partitions_dropped: u64,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::{Action, Done, Enqueued, Error, ErrorKind, Message, SinkStatus, Store};
-use postrider_relay::{Outage, RelayHandle};
+use postrider_relay::RelayHandle;
+use postrider_relay::outage::Outage;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;

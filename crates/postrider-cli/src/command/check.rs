@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use postrider::{ErrorKind, Store};
-use postrider_relay::{Finding, Level};
+use postrider_relay::sink::{Finding, Level};
 use serde::Serialize;
 
 use super::deliver::{Planned, planned};
@@ -151,7 +151,9 @@ async fn look_at_routes(store: &dyn Store, sinks: &[Planned], routed: &[String])
 fn broken(failure: &Failure) -> Finding {
     match failure {
         Failure::Report(report) => {
-            Finding { level: Level::Broken, what: report.message.clone(), fix: report.hint.clone() }
+            let mut finding = Finding::broken(&report.message, "");
+            finding.fix.clone_from(&report.hint);
+            finding
         }
         Failure::Silent(_) => Finding::broken("it cannot be used", "look at the log"),
     }

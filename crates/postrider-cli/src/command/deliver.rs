@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use figment::value::Value;
 use postrider::{Route, Store};
-use postrider_relay::{Counts, NdjsonSink, Relay, RelayOptions, Sink, SinkOptions};
+use postrider_relay::sink::stdout::NdjsonSink;
+use postrider_relay::{Counts, ErrorKind, Relay, RelayOptions, Sink, SinkOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -198,7 +199,7 @@ impl Plan {
                 .hint("add its name to `databases` of a sink, or leave that out of one"));
         }
         let store: Arc<dyn Store> = Arc::clone(&opened.store);
-        let options = RelayOptions { database: database.to_owned(), ..self.options.clone() };
+        let options = self.options.clone().database(database.to_owned());
         let mut builder = traces::join(Relay::builder(store).options(options));
         let mut told = Vec::new();
         for Planned { name, kind, options, .. } in &sinks {
@@ -239,13 +240,15 @@ pub(crate) fn reader_gone() -> CancellationToken {
 
 /// A relay's error as ours, with its own words.
 pub(crate) fn explain(error: postrider_relay::Error) -> Failure {
-    match error {
-        postrider_relay::Error::Options { reason } => Failure::usage(reason).hint("see --help for the options"),
-        postrider_relay::Error::Store(error) => error.into(),
-        error @ postrider_relay::Error::StoreAway { .. } => Failure::new(ExitCode::Unreachable, error.to_string())
+    match error.kind() {
+        ErrorKind::Options => Failure::usage(error.reason()).hint("see --help for the options"),
+        ErrorKind::StoreAway => Failure::new(ExitCode::Unreachable, error.to_string())
             .hint("start it again when the database is back: what was due still is"),
-        other => Failure::new(ExitCode::Failure, other.to_string())
-            .hint("start it again: what it held is delivered when its leases end"),
+        _ => match error.into_store() {
+            Ok(refused) => refused.into(),
+            Err(error) => Failure::new(ExitCode::Failure, error.to_string())
+                .hint("start it again: what it held is delivered when its leases end"),
+        },
     }
 }
 
@@ -290,8 +293,10 @@ mod tests {
 
     #[test]
     fn lost_leases_are_told_when_there_are_any() {
-        let counts = Counts { delivered: 1_200, retried: 1, released: 3, ..Counts::default() };
+        let mut counts = Counts::default();
+        (counts.delivered, counts.retried, counts.released) = (1_200, 1, 3);
         assert_eq!(account(&counts), "delivered 1,200, retried 1, dead 0, handed back 3");
-        assert!(account(&Counts { lost: 2, ..counts }).ends_with("handed back 3, leases lost 2"));
+        counts.lost = 2;
+        assert!(account(&counts).ends_with("handed back 3, leases lost 2"));
     }
 }

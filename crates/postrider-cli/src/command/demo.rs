@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, SqliteStore, Store};
-use postrider_relay::{BreakerOptions, Relay, RelayOptions, RetryOptions, SinkOptions, handler};
+use postrider::{SqliteStore, Store};
+use postrider_relay::{Backoff, BreakerOptions, Relay, RelayOptions, RetryOptions, SinkOptions, handler};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -186,29 +186,26 @@ impl Prepared {
 }
 
 fn relay(store: &Arc<dyn Store>, receiver: &Arc<Receiver>, seed: u64) -> Result<Relay> {
-    let options = RelayOptions {
-        worker_id: format!("demo-{}", std::process::id()),
-        lease: Duration::from_secs(10),
-        grace: GRACE,
-        ..RelayOptions::default()
-    };
+    let options = RelayOptions::default()
+        .worker_id(format!("demo-{}", std::process::id()))
+        .lease(Duration::from_secs(10))
+        .grace(GRACE);
     // Quick to give up and quick to come back: whoever watches has no five minutes.
-    let sink_options = SinkOptions {
-        batch_size: 100,
-        concurrency: 16,
-        deadline: DEADLINE,
-        retry: RetryOptions {
-            backoff: Backoff { base: Duration::from_millis(300), max: Duration::from_secs(5) },
-            max_attempts: 20,
-            ..RetryOptions::default()
-        },
-        breaker: BreakerOptions {
-            failures: 8,
-            cool_down: Duration::from_millis(700),
-            cool_down_max: Duration::from_secs(3),
-        },
-        ..SinkOptions::default()
-    };
+    let sink_options = SinkOptions::default()
+        .batch_size(100)
+        .concurrency(16)
+        .deadline(DEADLINE)
+        .retry(
+            RetryOptions::default()
+                .backoff(Backoff::new(Duration::from_millis(300), Duration::from_secs(5)))
+                .max_attempts(20),
+        )
+        .breaker(
+            BreakerOptions::default()
+                .failures(8)
+                .cool_down(Duration::from_millis(700))
+                .cool_down_max(Duration::from_secs(3)),
+        );
     let receiver = Arc::clone(receiver);
     let sink = handler(move |message| {
         let receiver = Arc::clone(&receiver);

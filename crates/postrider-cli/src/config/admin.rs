@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use postrider_relay::Secret;
+use postrider_relay::secret::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 

@@ -4,7 +4,7 @@
 use figment::Figment;
 use figment::error::{Actual, Kind};
 use figment::value::{Dict, Value};
-use postrider_relay::SinkKind;
+use postrider_relay::sink::registry::SinkKind;
 
 use super::layers::{DEFAULTS, Layer, Layers, find, names, read_toml};
 use super::{Config, redact};

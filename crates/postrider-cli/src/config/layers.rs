@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use figment::providers::{Format as _, Toml};
 use figment::value::{Dict, Map, Tag, Value};
 use figment::{Figment, Metadata, Profile, Provider};
-use postrider_relay::SinkKind;
+use postrider_relay::sink::registry::SinkKind;
 use serde::de::DeserializeOwned;
 
 use super::environment::{self, Environment};

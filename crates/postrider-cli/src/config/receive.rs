@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use postrider_relay::Secret;
+use postrider_relay::secret::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 //! is no secret.
 
 use figment::value::{Dict, Value};
-use postrider_relay::SinkKind;
+use postrider_relay::sink::registry::SinkKind;
 
 /// Stands for what is not shown.
 pub(crate) const HIDDEN: &str = "***";

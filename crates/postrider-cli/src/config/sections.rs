@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider::Schema;
-use postrider_relay::{RelayOptions, Secret};
+use postrider_relay::RelayOptions;
+use postrider_relay::secret::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use uuid::Uuid;
@@ -35,16 +36,14 @@ pub(crate) struct RelayConfig {
 impl RelayConfig {
     /// As the relay takes it.
     pub(crate) fn options(&self) -> RelayOptions {
-        RelayOptions {
-            lease: self.lease,
-            poll: self.poll,
-            grace: self.grace,
-            max_messages: self.max_memory_messages,
-            max_bytes: self.max_memory_bytes,
-            keep_every: self.keep_every,
-            worker_id: self.worker_id.clone().unwrap_or_else(|| worker_id(&operator::host())),
-            ..RelayOptions::default()
-        }
+        RelayOptions::default()
+            .lease(self.lease)
+            .poll(self.poll)
+            .grace(self.grace)
+            .max_messages(self.max_memory_messages)
+            .max_bytes(self.max_memory_bytes)
+            .keep_every(self.keep_every)
+            .worker_id(self.worker_id.clone().unwrap_or_else(|| worker_id(&operator::host())))
     }
 }
 

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Backoff;
-use postrider_relay::{BreakerOptions, BuildSink, CodeTable, FailureClass, RetryOptions, Sink, SinkKind, SinkOptions};
+use postrider_relay::sink::registry::{BuildSink, SinkKind};
+use postrider_relay::{Backoff, BreakerOptions, CodeTable, FailureClass, RetryOptions, Sink, SinkOptions};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -152,17 +152,21 @@ impl SinkConfig {
     pub(crate) fn options(&self) -> SinkOptions {
         let RetryConfig { max_attempts, base, max, retry_after_max } = self.treatment.retry;
         let BreakerConfig { failures, cool_down, cool_down_max } = self.treatment.breaker;
-        SinkOptions {
-            batch_size: self.treatment.batch_size,
-            lane_run: self.treatment.lane_run,
-            concurrency: self.treatment.concurrency,
-            deadline: self.treatment.deadline,
-            retry: RetryOptions { backoff: Backoff { base, max }, max_attempts, retry_after_max },
-            codes: self.codes(),
-            breaker: BreakerOptions { failures, cool_down, cool_down_max },
-            rate: self.treatment.rate,
-            tenant_id: self.treatment.tenant_id,
-        }
+        SinkOptions::default()
+            .batch_size(self.treatment.batch_size)
+            .lane_run(self.treatment.lane_run)
+            .concurrency(self.treatment.concurrency)
+            .deadline(self.treatment.deadline)
+            .retry(
+                RetryOptions::default()
+                    .backoff(Backoff::new(base, max))
+                    .max_attempts(max_attempts)
+                    .retry_after_max(retry_after_max),
+            )
+            .codes(self.codes())
+            .breaker(BreakerOptions::default().failures(failures).cool_down(cool_down).cool_down_max(cool_down_max))
+            .rate(self.treatment.rate)
+            .tenant_id(self.treatment.tenant_id)
     }
 
     fn codes(&self) -> CodeTable {

@@ -8,7 +8,9 @@ use std::time::Duration;
 use figment::Figment;
 use figment::error::Kind as Fault;
 use figment::value::{Dict, Value};
-use postrider_relay::{BasicAuth, CodeTable, FailureClass, RelayOptions, SinkKind, SinkOptions, WebhookOptions};
+use postrider_relay::sink::http::{BasicAuth, WebhookOptions};
+use postrider_relay::sink::registry::SinkKind;
+use postrider_relay::{CodeTable, FailureClass, RelayOptions, SinkOptions};
 use serde::de::DeserializeOwned;
 
 use super::admin::{AdminSection, TokenSection};
@@ -47,7 +49,7 @@ fn words<T>(result: Result<T>) -> String {
 fn the_defaults_are_the_librarys() {
     let config = good("", &[]);
     let relay = config.relay.options();
-    assert_eq!(relay, RelayOptions { worker_id: relay.worker_id.clone(), ..RelayOptions::default() });
+    assert_eq!(relay, RelayOptions::default().worker_id(relay.worker_id.clone()));
     assert_eq!(config.sinks.keys().collect::<Vec<_>>(), ["default"]);
     assert_eq!(config.sinks["default"].options(), SinkOptions::default());
     assert_eq!(config.sink_defaults.options(), SinkOptions::default());

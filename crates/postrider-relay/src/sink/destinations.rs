@@ -32,7 +32,7 @@ impl Destinations {
         } else {
             return Ok(());
         };
-        Err(Error::Options { reason })
+        Err(Error::options(reason))
     }
 
     /// Whether a message may go there. `own` are beginnings of the server's own names: only the template may choose those.

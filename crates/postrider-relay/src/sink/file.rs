@@ -19,6 +19,7 @@ use super::ndjson::{lines, write};
 use super::registry::BuildSink;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
 use crate::error::Error;
+use crate::options::setters;
 
 /// Messages of one call: one write to the disk for all of them.
 const MAX_MESSAGES: usize = 1_000;
@@ -31,6 +32,7 @@ const OTHERS: u32 = 0o077;
 /// How a [`FileSink`] writes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FileOptions {
     /// The file. It is made if it is not there, for the relay's user alone; its directory is not. A symbolic link in its
     /// place is refused.
@@ -40,7 +42,17 @@ pub struct FileOptions {
     pub sync: FileSync,
 }
 
+setters! { FileOptions:
+    path: PathBuf, sync: FileSync,
+}
+
 impl FileOptions {
+    /// To this file, each batch synced.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), sync: FileSync::default() }
+    }
+
     pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &["path", "sync"];
 }
 
@@ -53,6 +65,7 @@ impl BuildSink for FileOptions {
 /// When a line counts as written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum FileSync {
     /// When it is on the disk: one fsync for each batch. Survives a power failure.
     #[default]

@@ -65,15 +65,13 @@ impl HttpSink {
     pub fn with_resolver(options: HttpOptions, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         if options.timeout.is_zero() || options.connect_timeout.is_zero() || options.max_batch == 0 {
             let reason = "timeout, connect_timeout and max_batch must be more than 0".to_owned();
-            return Err(Error::Options { reason });
+            return Err(Error::options(reason));
         }
         if options.body == HttpBody::Batch && options.max_response_bytes / RESULT_BYTES < options.max_batch {
-            return Err(Error::Options {
-                reason: format!(
-                    "max_response_bytes is {} and max_batch {}: give at least {RESULT_BYTES} bytes for each result",
-                    options.max_response_bytes, options.max_batch
-                ),
-            });
+            return Err(Error::options(format!(
+                "max_response_bytes is {} and max_batch {}: give at least {RESULT_BYTES} bytes for each result",
+                options.max_response_bytes, options.max_batch
+            )));
         }
         options.look()?;
         let guard = Guard::new(resolver, options.guarded(), &options.allow);

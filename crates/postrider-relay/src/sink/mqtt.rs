@@ -40,6 +40,7 @@ use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use link::{Link, Links, Turn};
 use parcel::Parcel;
@@ -52,6 +53,7 @@ const BATCH_BYTES: usize = 16 << 20;
 /// How to publish to an MQTT server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct MqttOptions {
     /// `mqtt://host:port`, or `mqtts://` for TLS; a user and a password may stand in it, so it may be taken from the
     /// environment or a file.
@@ -92,6 +94,13 @@ pub struct MqttOptions {
     pub client_cert: Option<PathBuf>,
     /// A file with its key in PEM.
     pub client_key: Option<PathBuf>,
+}
+
+setters! { MqttOptions:
+    url: Secret, user: Option<String>, password: Option<Secret>, client_id: Option<String>, topic: Template,
+    destinations: Destinations, qos: u8, retain: bool, require_subscriber: bool, timeout: Duration,
+    keep_alive: Duration, max_inflight: u16, connections: usize, ca: Option<PathBuf>, client_cert: Option<PathBuf>,
+    client_key: Option<PathBuf>,
 }
 
 impl MqttOptions {

@@ -62,7 +62,7 @@ struct Publication {
 impl NatsSink {
     /// Reads the options and the files they name. Connects when there is something to send.
     pub fn new(options: NatsOptions) -> Result<Self, Error> {
-        let wrong = |reason: &str| Error::Options { reason: format!("a NATS sink: {reason}") };
+        let wrong = |reason: &str| Error::options(format!("a NATS sink: {reason}"));
         if options.timeout.is_zero() {
             return Err(wrong("the timeout is zero: nothing could ever answer in time"));
         }

@@ -34,6 +34,7 @@ use super::template::Template;
 use super::waves::Waves;
 use super::{Batching, Finding, Sink, Verdict};
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use flight::{End, Letter};
 use link::{Link, Links, Target};
@@ -47,6 +48,7 @@ const BATCH_BYTES: usize = 16 << 20;
 /// How to publish to RabbitMQ.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct RabbitmqOptions {
     /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. The virtual host is percent-encoded: `/%2f` is `/`, as
     /// is no path at all. It may hold a password, so it may be taken from the environment or a file.
@@ -72,6 +74,11 @@ pub struct RabbitmqOptions {
     /// Larger bodies are refused before they are sent: 128 MiB, the most that any RabbitMQ takes by default. Set it to the
     /// server's `max_message_size` if that is lower; otherwise the server closes a channel to say so.
     pub max_message_size: usize,
+}
+
+setters! { RabbitmqOptions:
+    url: Secret, password: Option<Secret>, exchange: Option<Template>, routing_key: Template,
+    destinations: Destinations, timeout: Duration, ca: Option<PathBuf>, connections: usize, max_message_size: usize,
 }
 
 impl RabbitmqOptions {
@@ -111,7 +118,7 @@ pub struct RabbitmqSink {
 impl RabbitmqSink {
     /// Reads the options; nothing is connected yet.
     pub fn new(options: RabbitmqOptions) -> Result<Self, Error> {
-        let wrong = |reason: &str| Error::Options { reason: format!("RabbitMQ: {reason}") };
+        let wrong = |reason: &str| Error::options(format!("RabbitMQ: {reason}"));
         let url = options.url.reveal("the URL of RabbitMQ")?;
         // The library's error may repeat the URL, and with it the password.
         let mut uri: AMQPUri = url.parse().map_err(|_| {

@@ -29,6 +29,7 @@ use super::registry::BuildSink;
 use super::template::Template;
 use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, envelope};
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use crate::tls;
 
@@ -49,6 +50,7 @@ const APPEND: &str = include_str!("redis/append.lua");
 /// How to send to Redis.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RedisOptions {
     /// Where it is: `redis://user:password@host:6379/0`, `rediss://…` for TLS, `unix:///path`. Not printed, for it may hold
     /// a password; `{ env = "NAME" }` and `{ file = "/path" }` are read as well.
@@ -82,6 +84,12 @@ pub struct RedisOptions {
     /// How long connecting and answering may take together. Default 10 s.
     #[serde(default = "timeout", with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub timeout: Duration,
+}
+
+setters! { RedisOptions:
+    url: Secret, password: Option<Secret>, ca: Option<PathBuf>, client_cert: Option<PathBuf>,
+    client_key: Option<PathBuf>, stream: Template, destinations: Destinations, max_len: Option<u64>,
+    max_message_bytes: usize, timeout: Duration,
 }
 
 impl RedisOptions {
@@ -124,7 +132,7 @@ impl RedisOptions {
 
 /// The files that are named; `None` if none is.
 fn certificates(options: &RedisOptions) -> Result<Option<TlsCertificates>, Error> {
-    let wrong = |reason: String| Error::Options { reason: format!("a Redis sink: {reason}") };
+    let wrong = |reason: String| Error::options(format!("a Redis sink: {reason}"));
     let file = |path: &PathBuf| {
         std::fs::read(path).map_err(|error| wrong(format!("{} cannot be read: {error}", path.display())))
     };
@@ -153,10 +161,9 @@ pub struct RedisSink {
 impl RedisSink {
     /// Reads the options. Connects when there is something to send.
     pub fn new(options: RedisOptions) -> Result<Self, Error> {
-        let wrong = |reason: String| Error::Options { reason };
         let url = options.url.reveal("the URL of a Redis sink")?;
         let mut info = url.into_connection_info().map_err(|error| {
-            wrong(format!(
+            Error::options(format!(
                 "the URL of a Redis sink cannot be read: {error}; it looks like redis://host:6379 or rediss://host:6379"
             ))
         })?;
@@ -165,12 +172,10 @@ impl RedisSink {
             info = info.set_redis_settings(settings);
         }
         if options.max_len == Some(0) {
-            return Err(wrong(
-                "max_len = 0 would drop every message as it comes; leave it out, or say more".to_owned(),
-            ));
+            return Err(Error::options("max_len = 0 would drop every message as it comes; leave it out, or say more"));
         }
         if options.timeout.is_zero() {
-            return Err(wrong("the timeout of a Redis sink is zero: nothing could ever answer in time".to_owned()));
+            return Err(Error::options("the timeout of a Redis sink is zero: nothing could ever answer in time"));
         }
         options.destinations.check(&options.stream)?;
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
@@ -179,15 +184,13 @@ impl RedisSink {
         let address = info.addr().to_string();
         let certificates = certificates(&options)?;
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) && certificates.is_some() {
-            return Err(wrong(
-                "a Redis sink has certificates, and its URL asks for no TLS: write rediss://".to_owned(),
-            ));
+            return Err(Error::options("a Redis sink has certificates, and its URL asks for no TLS: write rediss://"));
         }
         let client = match certificates {
             Some(certificates) => Client::build_with_tls(info, certificates),
             None => Client::open(info),
         };
-        let client = client.map_err(|error| wrong(format!("a Redis sink for {address}: {error}")))?;
+        let client = client.map_err(|error| Error::options(format!("a Redis sink for {address}: {error}")))?;
         Ok(Self {
             stream: options.stream,
             destinations: options.destinations,

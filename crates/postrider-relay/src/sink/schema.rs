@@ -42,9 +42,8 @@ impl Schemas {
     pub fn with(self, topic: impl Into<String>, schema: &Value) -> Result<Self, Error> {
         let topic = topic.into();
         let mut compiled = boon::Schemas::new();
-        let index = compile(schema, &mut compiled).map_err(|reason| Error::Options {
-            reason: format!("the schema for topic {topic:?} cannot be used: {reason}"),
-        })?;
+        let index = compile(schema, &mut compiled)
+            .map_err(|reason| Error::options(format!("the schema for topic {topic:?} cannot be used: {reason}")))?;
         let mut schemas = Arc::into_inner(self.0).unwrap_or_default();
         schemas.push(Schema { topic, compiled, index });
         Ok(Self(Arc::new(schemas)))

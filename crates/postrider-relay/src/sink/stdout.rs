@@ -36,7 +36,7 @@ impl StdoutOptions {
 impl BuildSink for StdoutOptions {
     fn build(&self) -> Result<Arc<dyn Sink>, Error> {
         let stdout = NdjsonSink::stdout();
-        Ok(stdout.map_err(|error| Error::Options { reason: format!("stdout cannot be written to: {error}") })?)
+        Ok(stdout.map_err(|error| Error::options(format!("stdout cannot be written to: {error}")))?)
     }
 }
 

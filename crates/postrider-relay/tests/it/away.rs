@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Route, Store};
-use postrider_relay::{Relay, RelayOptions, SinkOptions};
+use postrider_relay::{Relay, SinkOptions};
 use postrider_testkit::FaultProxy;
 
 use crate::log::Log;
@@ -54,9 +54,9 @@ async fn slow_a_stalled_database_is_not_asked_for_more_and_more() {
     let site = site().await;
     let named = format!("{}?application_name=stalled", site.database.url());
     // The shortest patience there is: five seconds.
-    let options = RelayOptions { lease: Duration::from_secs(10), ..quick() };
+    let options = quick().lease(Duration::from_secs(10));
     let mut builder = Relay::builder(store(&named).await as Arc<dyn Store>).options(options);
-    let options_of_sink = SinkOptions { deadline: Duration::from_secs(5), ..SinkOptions::default() };
+    let options_of_sink = SinkOptions::default().deadline(Duration::from_secs(5));
     let mut sinks = Vec::new();
     for n in 0..SINKS {
         let (name, (sink, arrived)) = (format!("sink-{n}"), arrivals());

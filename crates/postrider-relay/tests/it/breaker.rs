@@ -5,25 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Backoff, Claimed, Operate as _};
-use postrider_relay::{BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
+use postrider::{Action, Claimed, Operate as _};
+use postrider_relay::{Backoff, BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 
 use crate::support::{arrivals, messages, quick, site, start};
 
 fn options() -> SinkOptions {
-    SinkOptions {
-        concurrency: 8,
-        retry: RetryOptions {
-            backoff: Backoff { base: Duration::from_millis(100), max: Duration::from_millis(500) },
-            ..RetryOptions::default()
-        },
-        breaker: BreakerOptions {
-            failures: 10,
-            cool_down: Duration::from_millis(200),
-            cool_down_max: Duration::from_secs(2),
-        },
-        ..SinkOptions::default()
-    }
+    SinkOptions::default()
+        .concurrency(8)
+        .retry(RetryOptions::default().backoff(Backoff::new(Duration::from_millis(100), Duration::from_millis(500))))
+        .breaker(
+            BreakerOptions::default()
+                .failures(10)
+                .cool_down(Duration::from_millis(200))
+                .cool_down_max(Duration::from_secs(2)),
+        )
 }
 
 /// A sink down for a minute and back. While its breaker is open only probes go out, so the messages keep their attempts
@@ -84,7 +80,7 @@ async fn what_was_claimed_when_the_breaker_opens_is_handed_back() {
     let mut options = options();
     options.breaker.cool_down = Duration::from_mins(1);
     options.breaker.cool_down_max = Duration::from_mins(1);
-    options.retry.backoff = Backoff { base: Duration::from_mins(10), max: Duration::from_mins(10) };
+    options.retry.backoff = Backoff::new(Duration::from_mins(10), Duration::from_mins(10));
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) filter (where attempt_no > 0) between 10 and 18 and count(*) filter (where state = 'leased') = 0 and count(*) = 300 and (select count(*) >= 10 from outbox.attempts) from outbox.deliveries").await;
     let counts = relay.stop().await;
@@ -138,8 +134,7 @@ async fn a_paused_sink_stays_paused_over_a_restart() {
     assert_eq!(relay.stop().await.claimed, 0);
 
     let (sink, mut later) = arrivals();
-    let hourly =
-        RelayOptions { poll: Duration::from_hours(1), lease: Duration::from_hours(4), ..RelayOptions::default() };
+    let hourly = RelayOptions::default().poll(Duration::from_hours(1)).lease(Duration::from_hours(4));
     let relay = start(site.relay().sink("default", sink).options(hourly));
     site.until("select exists (select from outbox.sleeper)").await;
     site.store.operate("ann", &Action::Resume { sink: "default".to_owned() }).await.expect("resume");

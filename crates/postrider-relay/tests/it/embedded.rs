@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, Inspect as _, PostgresStore, Queue as _, Schema, SqliteStore, Store};
-use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
+use postrider::{Inspect as _, PostgresStore, Queue as _, Schema, SqliteStore, Store};
+use postrider_relay::{Backoff, Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
 
 use crate::support::{Arrivals, arrivals, arrivals_unless, drain, laned, messages, patiently, quick, site, start};
 
@@ -30,17 +30,10 @@ async fn an_edge_site_needs_no_server() {
     let store = SqliteStore::open(directory.path().join("edge.db")).expect("open");
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.attempt_no == 1).then(|| SinkFailure::retryable("AGAIN", "once")));
-    let retry = RetryOptions {
-        backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_millis(20) },
-        ..RetryOptions::default()
-    };
-    let sink_options = SinkOptions {
-        retry,
-        breaker: postrider_relay::BreakerOptions { failures: 0, ..postrider_relay::BreakerOptions::default() },
-        ..SinkOptions::default()
-    };
-    let hourly =
-        RelayOptions { poll: Duration::from_hours(1), lease: Duration::from_hours(4), ..RelayOptions::default() };
+    let retry = RetryOptions::default().backoff(Backoff::new(Duration::from_millis(20), Duration::from_millis(20)));
+    let sink_options =
+        SinkOptions::default().retry(retry).breaker(postrider_relay::BreakerOptions::default().failures(0));
+    let hourly = RelayOptions::default().poll(Duration::from_hours(1)).lease(Duration::from_hours(4));
     let relay = start(
         Relay::builder(Arc::new(store.clone()) as Arc<dyn Store>)
             .sink_with("default", sink, sink_options)
@@ -79,7 +72,7 @@ async fn relays_share_a_file() {
     for _ in 0..3 {
         let (sink, arrived) = arrivals();
         let own = Arc::new(SqliteStore::open(&path).expect("open")) as Arc<dyn Store>;
-        let options = SinkOptions { batch_size: 30, ..SinkOptions::default() };
+        let options = SinkOptions::default().batch_size(30);
         relays.push(start(Relay::builder(own).sink_with("default", sink, options).options(quick())));
         sinks.push(arrived);
     }
@@ -114,7 +107,7 @@ async fn the_relay_role_is_enough() {
     site.client.batch_execute("create role worker login in role outbox_relay").await.expect("role");
     let store = PostgresStore::connect(&site.database.url_as("worker"), Schema::default()).await.expect("connect");
     let (sink, mut arrivals) = arrivals();
-    let options = RelayOptions { report_every: Duration::from_millis(50), ..quick() };
+    let options = quick().report_every(Duration::from_millis(50));
     let relay = start(Relay::builder(Arc::new(store) as Arc<dyn Store>).sink("default", sink).options(options));
     site.until("select exists (select from outbox.sleeper)").await;
     site.enqueue(&messages(10)).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Message, Route, Store};
-use postrider_relay::{Batching, Relay, RelayOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
+use postrider_relay::{Batching, Relay, Sink, SinkFailure, SinkOptions, Verdict, handler};
 use postrider_testkit::WireCounter;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +57,7 @@ async fn a_hundred_messages_cost_two_round_trips() {
         site.enqueue(&messages(count)).await;
         let store = store(&url).await;
         let (sink, _arrivals) = arrivals();
-        let options = RelayOptions { complete_gather: Duration::from_secs(5), ..quick() };
+        let options = quick().complete_gather(Duration::from_secs(5));
         let before = counter.round_trips();
         let counts = drain(Relay::builder(store as Arc<dyn Store>).sink("default", sink).options(options)).await;
         assert_eq!(counts.delivered, count as u64);
@@ -71,7 +71,7 @@ async fn a_hundred_messages_cost_two_round_trips() {
 async fn replicas_share_the_work_without_a_duplicate() {
     let site = site().await;
     site.enqueue(&messages(3_000)).await;
-    let options = SinkOptions { batch_size: 50, ..SinkOptions::default() };
+    let options = SinkOptions::default().batch_size(50);
     let (mut relays, mut sinks) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (sink, arrivals) = arrivals();
@@ -102,7 +102,7 @@ async fn priority_goes_first_then_age() {
     };
     site.enqueue(&[at("e", 0, 10), at("d", 0, 20), at("c", 0, 30), at("b", 5, 1), at("a", 9, 0)]).await;
     let (sink, mut arrivals) = arrivals();
-    let options = SinkOptions { concurrency: 1, ..SinkOptions::default() };
+    let options = SinkOptions::default().concurrency(1);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     let topics: Vec<String> = arrivals.take(5).await.iter().map(|message| message.topic.clone()).collect();
     assert_eq!(topics, ["a", "b", "c", "d", "e"]);
@@ -122,7 +122,7 @@ async fn the_next_batch_is_claimed_while_this_one_is_on_its_way() {
             Ok::<(), SinkFailure>(())
         }
     });
-    let options = SinkOptions { batch_size: 10, concurrency: 10, ..SinkOptions::default() };
+    let options = SinkOptions::default().batch_size(10).concurrency(10);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 20 from outbox.in_flight").await;
     gate.add_permits(30);
@@ -175,9 +175,7 @@ impl Sink for Batches {
 #[tokio::test]
 async fn a_sink_gets_batches_of_the_size_it_asks_for() {
     let site = site().await;
-    for (batching, batches) in
-        [(Batching::unordered(40), 3), (Batching { max_bytes: 10, ..Batching::unordered(40) }, 10)]
-    {
+    for (batching, batches) in [(Batching::unordered(40), 3), (Batching::unordered(40).max_bytes(10), 10)] {
         site.enqueue(&vec![message("t"); 100]).await;
         let (tell, mut sizes) = tokio::sync::mpsc::unbounded_channel();
         drain(site.relay().sink("default", Batches(tell, batching)).options(quick())).await;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::{Inspect as _, RelayReport, SinkReport};
-use postrider_relay::{BreakerOptions, Clock, RelayHandle, RelayOptions, SinkFailure, SinkOptions};
+use postrider_relay::clock::Clock;
+use postrider_relay::{BreakerOptions, RelayHandle, SinkFailure, SinkOptions};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Site, arrivals, arrivals_unless, message, patiently, quick, site};
@@ -56,11 +57,9 @@ async fn a_handle_has_it_claim_at_once() {
 /// Fails at the first message, and is then left alone for an hour.
 fn touchy() -> SinkOptions {
     let hour = Duration::from_hours(1);
-    SinkOptions {
-        breaker: BreakerOptions { failures: 1, cool_down: hour, cool_down_max: hour },
-        rate: Some(std::num::NonZeroU32::MAX),
-        ..SinkOptions::default()
-    }
+    SinkOptions::default()
+        .breaker(BreakerOptions::default().failures(1).cool_down(hour).cool_down_max(hour))
+        .rate(Some(std::num::NonZeroU32::MAX))
 }
 
 async fn open_breaker(site: &Site, handle: &RelayHandle) -> SinkReport {
@@ -123,7 +122,7 @@ async fn a_relay_reports_when_it_starts_when_a_breaker_opens_and_when_it_ends() 
     let site = site().await;
     let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("DOWN", "away")));
     let every = Duration::from_hours(1);
-    let options = RelayOptions { report_every: every, worker_id: "site-7".to_owned(), ..quick() };
+    let options = quick().report_every(every).worker_id("site-7".to_owned());
     let relay = site.relay().sink_with("default", sink, touchy()).options(options).build().expect("a relay");
     let handle = relay.handle();
     let shutdown = CancellationToken::new();
@@ -149,7 +148,7 @@ async fn a_report_that_is_refused_stops_no_delivery() {
         .await
         .expect("drop");
     let (sink, mut arrivals) = arrivals();
-    let options = RelayOptions { report_every: Duration::from_millis(10), ..quick() };
+    let options = quick().report_every(Duration::from_millis(10));
     let relay = site.relay().sink("default", sink).options(options).build().expect("a relay");
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(relay.run(shutdown.clone()));

@@ -4,24 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, Claimed, Message};
+use postrider::{Claimed, Message};
+use postrider_relay::sink::checked::checked;
 use postrider_relay::{
-    CodeTable, FailureClass, RetryOptions, SinkFailure, SinkOptions, checked, handler, json_handler,
+    Backoff, CodeTable, FailureClass, RetryOptions, SinkFailure, SinkOptions, handler, json_handler,
 };
 use serde::Deserialize;
 
 use crate::support::{Site, arrivals_unless, message, messages, quick, site, start};
 
 fn impatient() -> SinkOptions {
-    SinkOptions {
-        deadline: Duration::from_millis(150),
-        retry: RetryOptions {
-            backoff: Backoff { base: Duration::from_millis(10), max: Duration::from_millis(20) },
-            max_attempts: 3,
-            ..RetryOptions::default()
-        },
-        ..SinkOptions::default()
-    }
+    SinkOptions::default().deadline(Duration::from_millis(150)).retry(
+        RetryOptions::default()
+            .backoff(Backoff::new(Duration::from_millis(10), Duration::from_millis(20)))
+            .max_attempts(3),
+    )
 }
 
 async fn errors(site: &Site) -> Vec<(String, String, String)> {
@@ -54,7 +51,7 @@ async fn a_bad_message_dies_and_all_others_arrive() {
         Ok::<(), SinkFailure>(())
     });
     // Long enough for what is quick to be in time on a loaded machine.
-    let options = SinkOptions { deadline: Duration::from_secs(2), ..impatient() };
+    let options = impatient().deadline(Duration::from_secs(2));
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 3 from outbox.dead_letters").await;
     site.until("select not exists (select from outbox.deliveries where state <> 'dead')").await;
@@ -79,7 +76,7 @@ async fn a_blocking_handler_does_not_stop_the_others() {
         }
         Ok::<(), SinkFailure>(())
     });
-    let options = SinkOptions { deadline: Duration::from_secs(2), ..impatient() };
+    let options = impatient().deadline(Duration::from_secs(2));
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 1 from outbox.dead_letters").await;
     let counts = relay.stop().await;
@@ -211,7 +208,7 @@ async fn codes_decide_what_is_tried_again() {
         code => Some(SinkFailure::retryable(code, "permanent failure")),
     });
     let codes = CodeTable::default().with("CONFLICT", FailureClass::Terminal);
-    let relay = start(site.relay().sink_with("default", sink, SinkOptions { codes, ..impatient() }).options(quick()));
+    let relay = start(site.relay().sink_with("default", sink, impatient().codes(codes)).options(quick()));
     site.until("select count(*) = 3 from outbox.dead_letters").await;
     relay.stop().await;
     let expected = [("BUSY", "RETRYABLE"), ("CONFLICT", "FAILED"), ("GONE", "FAILED")]
@@ -250,7 +247,7 @@ async fn a_destination_that_is_gone_pauses_its_sink() {
         let gone = says.load(std::sync::atomic::Ordering::Relaxed);
         gone.then(|| SinkFailure::retryable("HTTP_410", "gone").reply_code("ENDPOINT_REMOVED").pausing())
     });
-    let options = SinkOptions { concurrency: 1, ..impatient() };
+    let options = impatient().concurrency(1);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select exists (select from outbox.sink where name = 'default' and paused)").await;
     site.until("select count(*) = 0 from outbox.in_flight").await;

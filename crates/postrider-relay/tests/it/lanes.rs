@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Backoff, Claimed, DeadFilter, OnDead, Operate as _};
-use postrider_relay::{Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
+use postrider::{Action, Claimed, DeadFilter, OnDead, Operate as _};
+use postrider_relay::{Backoff, Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
 use crate::support::{arrivals, arrivals_unless, laned, message, patiently, quick, site, start};
 
 fn soon() -> RetryOptions {
-    RetryOptions {
-        backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_millis(50) },
-        max_attempts: 3,
-        ..RetryOptions::default()
-    }
+    RetryOptions::default().backoff(Backoff::new(Duration::from_millis(20), Duration::from_millis(50))).max_attempts(3)
 }
 
 fn sequences(arrived: &[Arc<Claimed>]) -> HashMap<String, Vec<i64>> {
@@ -53,7 +49,7 @@ async fn a_lane_is_in_one_hand_and_in_order() {
                 Ok::<(), SinkFailure>(())
             }
         });
-        let options = SinkOptions { batch_size: 60, lane_run: 7, ..SinkOptions::default() };
+        let options = SinkOptions::default().batch_size(60).lane_run(7);
         relays.push(start(site.relay().sink_with("default", sink, options).options(quick())));
     }
     site.until("select not exists (select from outbox.deliveries)").await;
@@ -80,8 +76,8 @@ async fn a_failing_head_holds_its_lane_alone() {
         let sick = message.lane.as_deref() == Some("lane-0000") && !well.load(Ordering::Relaxed);
         sick.then(|| SinkFailure::retryable("SICK", "not yet"))
     });
-    let retry = RetryOptions { max_attempts: 1_000, ..soon() };
-    let options = SinkOptions { retry, ..SinkOptions::default() };
+    let retry = soon().max_attempts(1_000);
+    let options = SinkOptions::default().retry(retry);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select not exists (select from outbox.deliveries where lane = 'lane-0001')").await;
     site.until("select max(attempt_no) >= 3 from outbox.deliveries").await;
@@ -164,7 +160,7 @@ async fn an_ordered_sink_gets_a_run_as_one_batch() {
     site.enqueue(&laned(2, 5)).await;
     let (tell, mut batches) = tokio::sync::mpsc::unbounded_channel();
     let sink = Ordered { tell, batching: Batching::ordered(100), fail_once: AtomicBool::new(true) };
-    let options = SinkOptions { retry: soon(), ..SinkOptions::default() };
+    let options = SinkOptions::default().retry(soon());
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     let first = patiently("a batch", batches.recv()).await.expect("a batch");
     assert_eq!(first.len(), 10, "both runs in one batch: {first:?}");
@@ -240,8 +236,8 @@ async fn drain_beside_poison(site: &crate::support::Site) -> Duration {
     site.enqueue(&laned(100, 100)).await;
     let (sink, _arrivals) =
         arrivals_unless(|message| (message.topic == "poison").then(|| SinkFailure::retryable("POISON", "never")));
-    let retry = RetryOptions { max_attempts: 1_000_000, ..soon() };
-    let options = SinkOptions { retry, ..SinkOptions::default() };
+    let retry = soon().max_attempts(1_000_000);
+    let options = SinkOptions::default().retry(retry);
     let began = Instant::now();
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select not exists (select from outbox.deliveries where lane <> 'poisoned')").await;
@@ -255,14 +251,12 @@ async fn a_long_lane_goes_run_after_run_without_waiting_for_a_poll() {
     let site = site().await;
     site.enqueue(&laned(1, 200)).await;
     let (sink, mut arrivals) = arrivals();
-    let options = SinkOptions { lane_run: 10, ..SinkOptions::default() };
-    let relay_options = postrider_relay::RelayOptions {
-        poll: Duration::from_mins(10),
-        lease: Duration::from_mins(30),
-        // Only the end of a run before it makes the claimer look again.
-        wake_gather: Duration::from_mins(1),
-        ..postrider_relay::RelayOptions::default()
-    };
+    let options = SinkOptions::default().lane_run(10);
+    // Only the end of a run before it makes the claimer look again.
+    let relay_options = postrider_relay::RelayOptions::default()
+        .poll(Duration::from_mins(10))
+        .lease(Duration::from_mins(30))
+        .wake_gather(Duration::from_mins(1));
     let relay = start(site.relay().sink_with("default", sink, options).options(relay_options));
     let arrived = arrivals.take(200).await;
     assert_eq!(sequences(&arrived).remove("lane-0000").expect("it arrived"), (1..=200).collect::<Vec<i64>>());

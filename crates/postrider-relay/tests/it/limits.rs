@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{Claimed, Message, Route};
-use postrider_relay::{RelayOptions, Sink, SinkFailure, SinkOptions, handler};
+use postrider_relay::{Sink, SinkFailure, SinkOptions, handler};
 use tokio::sync::Semaphore;
 
 use crate::support::{arrivals, laned, messages, quick, site, start};
@@ -33,10 +33,10 @@ async fn concurrency_is_bounded_per_sink_and_per_process() {
         let gate = Arc::new(Semaphore::new(0));
         let all = Arc::new(AtomicUsize::new(0));
         let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
-        let mut builder = site.relay().options(RelayOptions { concurrency: process_cap, ..quick() });
+        let mut builder = site.relay().options(quick().concurrency(process_cap));
         for (name, most) in ["a", "b"].iter().zip(&counts) {
             let now = if sink_cap < process_cap { Arc::default() } else { Arc::clone(&all) };
-            let options = SinkOptions { concurrency: sink_cap, ..SinkOptions::default() };
+            let options = SinkOptions::default().concurrency(sink_cap);
             builder = builder.sink_with(*name, gated(&gate, most, &now), options).route(Route::new("t", *name));
         }
         let relay = start(builder);
@@ -58,9 +58,8 @@ async fn messages_in_memory_are_bounded() {
     site.enqueue(&messages(100)).await;
     let gate = Arc::new(Semaphore::new(0));
     let sink = gated(&gate, &Arc::default(), &Arc::default());
-    let options = SinkOptions { batch_size: 20, ..SinkOptions::default() };
-    let relay =
-        start(site.relay().sink_with("default", sink, options).options(RelayOptions { max_messages: 16, ..quick() }));
+    let options = SinkOptions::default().batch_size(20);
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick().max_messages(16)));
     site.until("select count(*) = 16 from outbox.in_flight").await;
     gate.add_permits(5);
     site.until("select count(*) = 95 from outbox.deliveries").await;
@@ -79,9 +78,8 @@ async fn bytes_in_memory_are_bounded() {
     site.enqueue(&vec![large; 40]).await;
     let gate = Arc::new(Semaphore::new(0));
     let sink = gated(&gate, &Arc::default(), &Arc::default());
-    let options = SinkOptions { batch_size: 4, ..SinkOptions::default() };
-    let relay =
-        start(site.relay().sink_with("default", sink, options).options(RelayOptions { max_bytes: 5 << 20, ..quick() }));
+    let options = SinkOptions::default().batch_size(4);
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick().max_bytes(5 << 20)));
     site.until("select count(*) >= 4 from outbox.in_flight").await;
     let mut most = 0;
     for _ in 0..40 {
@@ -99,7 +97,7 @@ async fn a_rate_is_kept() {
     let site = site().await;
     site.enqueue(&messages(60)).await;
     let (sink, mut arrivals) = arrivals();
-    let options = SinkOptions { rate: NonZeroU32::new(20), ..SinkOptions::default() };
+    let options = SinkOptions::default().rate(NonZeroU32::new(20));
     let began = Instant::now();
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     arrivals.take(20).await;
@@ -120,8 +118,8 @@ async fn leases_are_renewed_while_a_slow_run_is_on_its_way() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         Ok::<(), SinkFailure>(())
     });
-    let options = SinkOptions { deadline: Duration::from_millis(1_300), ..SinkOptions::default() };
-    let relay_options = RelayOptions { lease: Duration::from_millis(1_500), ..quick() };
+    let options = SinkOptions::default().deadline(Duration::from_millis(1_300));
+    let relay_options = quick().lease(Duration::from_millis(1_500));
     let relay = start(site.relay().sink_with("default", sink, options).options(relay_options));
     site.until("select not exists (select from outbox.deliveries)").await;
     let counts = relay.stop().await;

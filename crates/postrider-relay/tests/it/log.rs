@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::{Backoff, Queue as _};
-use postrider_relay::{BreakerOptions, RetryOptions, SinkFailure, SinkOptions, handler};
+use postrider::Queue as _;
+use postrider_relay::{Backoff, BreakerOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -72,13 +72,13 @@ impl Subscriber for Log {
 }
 
 fn two_tries(breaker: BreakerOptions) -> SinkOptions {
-    let backoff = Backoff { base: Duration::from_millis(1), max: Duration::from_millis(2) };
-    let retry = RetryOptions { backoff, max_attempts: 2, ..RetryOptions::default() };
-    SinkOptions { retry, breaker, ..SinkOptions::default() }
+    let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(2));
+    let retry = RetryOptions::default().backoff(backoff).max_attempts(2);
+    SinkOptions::default().retry(retry).breaker(breaker)
 }
 
 fn never() -> BreakerOptions {
-    BreakerOptions { failures: 0, ..BreakerOptions::default() }
+    BreakerOptions::default().failures(0)
 }
 
 /// Each death is one line in every log, each failed attempt one for whoever looks for it; the words of an error, which may
@@ -132,8 +132,8 @@ async fn a_breaker_says_the_last_error() {
             let failure = failure.clone();
             async move { Err::<(), _>(failure) }
         });
-        let breaker = BreakerOptions { failures: 1, ..BreakerOptions::default() };
-        let options = SinkOptions { retry: RetryOptions::default(), ..two_tries(breaker) };
+        let breaker = BreakerOptions::default().failures(1);
+        let options = two_tries(breaker).retry(RetryOptions::default());
         let running = start(site.relay().options(quick()).sink_with("default", sink, options));
         log.until("breaker opened").await;
         running.stop().await;

@@ -1,7 +1,8 @@
 //! Payloads are checked against a JSON Schema before they are sent.
 
 use postrider::Message;
-use postrider_relay::{Schemas, SinkOptions};
+use postrider_relay::SinkOptions;
+use postrider_relay::sink::schema::Schemas;
 use serde_json::{Value, json};
 
 use crate::support::{arrivals, quick, site, start};

@@ -80,7 +80,7 @@ pub(crate) fn laned(lanes: usize, per_lane: usize) -> Vec<Message> {
 
 /// Short times, for tests.
 pub(crate) fn quick() -> RelayOptions {
-    RelayOptions { poll: Duration::from_millis(100), lease: Duration::from_mins(1), ..RelayOptions::default() }
+    RelayOptions::default().poll(Duration::from_millis(100)).lease(Duration::from_mins(1))
 }
 
 /// What has arrived at a sink, in order.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use postrider::{Action, Operate as _};
 use postrider_relay::telemetry::{self, METRICS};
-use postrider_relay::{RelayOptions, SinkFailure, SinkOptions};
+use postrider_relay::{SinkFailure, SinkOptions};
 use uuid::Uuid;
 
 use crate::support::{Site, arrivals_unless, drain, message, messages, patiently, quick, site, start};
@@ -68,8 +68,8 @@ async fn every_figure_has_its_name() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     let site = site().await;
     with_trouble(&site).await;
-    let options = RelayOptions { lease: Duration::from_secs(2), report_every: Duration::from_millis(50), ..quick() };
-    let sink_options = SinkOptions { deadline: Duration::from_secs(1), ..SinkOptions::default() };
+    let options = quick().lease(Duration::from_secs(2)).report_every(Duration::from_millis(50));
+    let sink_options = SinkOptions::default().deadline(Duration::from_secs(1));
     let (sink, mut arrivals) = refusing();
     let mut figures = Figures::default();
     let relay = start(site.relay().sink_with("default", sink, sink_options).options(options));
@@ -132,7 +132,7 @@ async fn series_do_not_grow_with_tenants_lanes_or_topics() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     let site = site().await;
     let (sink, mut arrivals) = refusing();
-    let options = RelayOptions { report_every: Duration::from_millis(50), ..quick() };
+    let options = quick().report_every(Duration::from_millis(50));
     let relay = start(site.relay().sink("default", sink).options(options));
     let mut figures = Figures::default();
     let mut series = Vec::new();

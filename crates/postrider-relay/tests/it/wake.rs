@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Backoff, ErrorKind, Queue as _, Store};
-use postrider_relay::{Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
+use postrider::{ErrorKind, Queue as _, Store};
+use postrider_relay::{Backoff, Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
 use postrider_testkit::{Cluster, PgBouncer};
 
 use crate::support::{Site, arrivals, arrivals_unless, message, messages, quick, site, start, store};
 
 /// A poll that no test waits for.
 fn by_notification_alone() -> RelayOptions {
-    RelayOptions { poll: Duration::from_hours(1), lease: Duration::from_hours(4), ..RelayOptions::default() }
+    RelayOptions::default().poll(Duration::from_hours(1)).lease(Duration::from_hours(4))
 }
 
 async fn asleep(site: &Site) {
@@ -114,11 +114,8 @@ async fn a_retry_needs_no_poll() {
     let site = site().await;
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.attempt_no < 3).then(|| SinkFailure::retryable("AGAIN", "")));
-    let retry = RetryOptions {
-        backoff: Backoff { base: Duration::from_secs(4), max: Duration::from_secs(4) },
-        ..RetryOptions::default()
-    };
-    let options = SinkOptions { retry, ..SinkOptions::default() };
+    let retry = RetryOptions::default().backoff(Backoff::new(Duration::from_secs(4), Duration::from_secs(4)));
+    let options = SinkOptions::default().retry(retry);
     let relay = start(site.relay().sink_with("default", sink, options).options(by_notification_alone()));
     site.enqueue(&[message("t")]).await;
     for message in arrivals.take(3).await.iter().skip(1) {

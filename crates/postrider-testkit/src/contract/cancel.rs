@@ -109,7 +109,7 @@ pub async fn a_lane_goes_on_without_what_was_cancelled<F: Fixture>() {
     assert_eq!(hand.act(cancel(lane, 10)).await.expect("cancel"), 0, "both are held");
     hand.deliver(&next).await;
     let parked = hand.put_lane("b", 2).await;
-    hand.fail(&hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(1) }).await).await;
+    hand.fail(&hand.take_as(&hand.wants(1).lane_run(1)).await).await;
     assert_eq!(hand.act(cancel(of_ids(&parked), 10)).await.expect("cancel"), 1, "the dead head is none of it");
     assert_eq!(hand.stands(parked[0]).await, ["default dead"]);
     assert_eq!(hand.redrive_all().await, 1);

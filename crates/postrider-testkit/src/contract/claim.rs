@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::{Claim, ErrorKind, LeaseToken, Message, OnDead};
+use postrider::{ErrorKind, LeaseToken, Message, OnDead};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -66,7 +66,7 @@ pub async fn of_one_tenant_only<F: Fixture>() {
         ])
         .await;
     }
-    let held = hand.take_as(&Claim { tenant_id: Some(ours), ..hand.wants(100) }).await;
+    let held = hand.take_as(&hand.wants(100).tenant_id(Some(ours))).await;
     assert_eq!(held.len(), 10);
     assert!(held.iter().all(|one| one.topic == "ours"), "{held:?}");
     let priorities: Vec<i32> = held.iter().filter(|one| one.lane.is_none()).map(|one| one.priority).collect();
@@ -81,9 +81,9 @@ pub async fn a_shared_lane_keeps_its_order_under_a_tenant_filter<F: Fixture>() {
     for tenant in [theirs, ours, ours] {
         hand.put(message("t").lane("shared").tenant(tenant)).await;
     }
-    let ours = Claim { tenant_id: Some(ours), ..hand.wants(10) };
+    let ours = hand.wants(10).tenant_id(Some(ours));
     assert_eq!(hand.take_as(&ours).await.len(), 0, "number 1 is the other tenant's");
-    let first = hand.take_as(&Claim { tenant_id: Some(theirs), ..hand.wants(10) }).await;
+    let first = hand.take_as(&hand.wants(10).tenant_id(Some(theirs))).await;
     assert_eq!(numbers(&first), [1], "a run ends where the tenant changes");
     assert_eq!(hand.take_as(&ours).await.len(), 0, "the lane is in one hand");
     hand.deliver(&first).await;
@@ -197,7 +197,7 @@ pub async fn a_lower_limit_buries<F: Fixture>() {
     let tired = hand.put(message("tired").priority(1)).await.message_id;
     let other = hand.put(message("other")).await.message_id;
     hand.retry(&hand.take(1).await, Duration::ZERO).await;
-    let held = hand.take_as(&Claim { max_attempts: 1, ..hand.wants(10) }).await;
+    let held = hand.take_as(&hand.wants(10).max_attempts(1)).await;
     assert_eq!(ids(&held), [other]);
     assert_eq!(
         (hand.stands(tired).await, hand.attempts(tired).await),
@@ -211,15 +211,15 @@ pub async fn wrong_arguments_are_refused<F: Fixture>() {
     hand.put_plain(1).await;
     let good = hand.wants(10);
     let wrong = [
-        Claim { worker_id: String::new(), ..good.clone() },
-        Claim { worker_id: "w".repeat(256), ..good.clone() },
-        Claim { sink: String::new(), ..good.clone() },
-        Claim { batch_size: 0, ..good.clone() },
-        Claim { batch_size: 10_001, ..good.clone() },
-        Claim { lease: Duration::ZERO, ..good.clone() },
-        Claim { lease: Duration::from_hours(25), ..good.clone() },
-        Claim { max_attempts: 0, ..good.clone() },
-        Claim { lane_run: 0, ..good.clone() },
+        good.clone().worker_id(String::new()),
+        good.clone().worker_id("w".repeat(256)),
+        good.clone().sink(String::new()),
+        good.clone().batch_size(0),
+        good.clone().batch_size(10_001),
+        good.clone().lease(Duration::ZERO),
+        good.clone().lease(Duration::from_hours(25)),
+        good.clone().max_attempts(0),
+        good.clone().lane_run(0),
     ];
     for claim in wrong {
         let refused = hand.claim(&claim).await;
@@ -254,7 +254,7 @@ pub async fn a_claim_is_bounded_in_bytes<F: Fixture>() {
     messages.push(large("huge", 50_000));
     messages.push(large("t", 1_000));
     hand.put_all(&messages).await;
-    let wants = |bytes| Claim { max_bytes: Some(bytes), ..hand.wants(100) };
+    let wants = |bytes| hand.wants(100).max_bytes(Some(bytes));
     assert_eq!(hand.take_as(&wants(2_500)).await.len(), 2);
     let held = hand.take_as(&wants(4_500)).await;
     assert_eq!(topics(&held), ["t", "t", "t", "headed"]);
@@ -275,7 +275,7 @@ pub async fn large_lanes_and_others_take_turns<F: Fixture>() {
         }
         hand.put(large(&format!("-{n}"), 1_000)).await;
     }
-    let wants = Claim { max_bytes: Some(1_500), ..hand.wants(100) };
+    let wants = hand.wants(100).max_bytes(Some(1_500));
     let mut came = Vec::new();
     loop {
         let held = hand.take_as(&wants).await;
@@ -302,7 +302,7 @@ pub async fn a_large_head_holds_up_no_lane<F: Fixture>() {
     for lane in ["a", "b", "c", "d"] {
         hand.put(large(lane, if lane == "b" { 3_000 } else { 100 }).lane(lane)).await;
     }
-    let wants = Claim { max_bytes: Some(2_000), ..hand.wants(100) };
+    let wants = hand.wants(100).max_bytes(Some(2_000));
     let mut came = HashSet::new();
     for _ in 0..10 {
         // There is always something without a lane.
@@ -320,14 +320,14 @@ pub async fn an_abandoned_claim_leaves_nothing<F: Fixture>() {
     hand.put_plain(2).await;
     hand.put_lane("a", 2).await;
     let token = LeaseToken::random();
-    let claim = Claim { lease_token: Some(token), max_attempts: 1, ..hand.wants(10) };
+    let claim = hand.wants(10).lease_token(Some(token)).max_attempts(1);
     let held = hand.take_as(&claim).await;
     assert_eq!((held.len(), held[0].lease_token), (4, token));
     assert_eq!(hand.abandon(token).await.expect("abandon"), 4);
     assert_eq!(hand.abandon(token).await.expect("abandon"), 0);
     assert_eq!(hand.counts().await, (4, 0, 0));
     assert_eq!(hand.finish_all(&held, &postrider::Outcome::Dispatched).await, [], "its holder has lost it");
-    let again = hand.take_as(&Claim { lease_token: None, ..claim }).await;
+    let again = hand.take_as(&claim.lease_token(None)).await;
     assert_eq!(again.iter().map(|one| (one.attempt_no, one.attempt_count)).collect::<Vec<_>>(), [(1, 1); 4]);
     assert_eq!(hand.abandon(LeaseToken::random()).await.expect("abandon"), 0, "nobody else's");
     assert_eq!(hand.counts().await, (0, 4, 0));
@@ -338,7 +338,7 @@ pub async fn content_is_read_by_itself<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put(Message::json("t", &[1, 2]).expect("json").header("h", "v")).await;
     hand.put(large("b", 3)).await;
-    let blind = hand.take_as(&Claim { with_content: false, ..hand.wants(10) }).await;
+    let blind = hand.take_as(&hand.wants(10).with_content(false)).await;
     for held in &blind {
         assert!(held.headers.is_empty() && held.content.as_bytes().is_empty());
     }

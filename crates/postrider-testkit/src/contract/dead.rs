@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Claim, DeadFilter, DeadLetter, DeadPage, Failure, Outcome, Route};
+use postrider::{Action, DeadFilter, DeadLetter, DeadPage, Failure, Outcome, Route};
 use uuid::Uuid;
 
 use crate::contract::hand::message;
@@ -53,7 +53,7 @@ pub async fn every_field_of_a_filter_counts<F: Fixture>() {
             _ => {}
         }
         if what == "reason" {
-            let held = hand.take_as(&Claim { max_attempts: 1, ..hand.wants(1) }).await;
+            let held = hand.take_as(&hand.wants(1).max_attempts(1)).await;
             hand.retry(&held, Duration::ZERO).await;
         } else {
             fail_one(&hand, if what == "sink" { "other" } else { "default" }, if what == "code" { "E2" } else { "E1" })

@@ -104,7 +104,7 @@ impl Hand {
 
     /// A claim of up to so many, with a long lease, to be changed where a case needs it.
     pub(crate) fn wants(&self, batch_size: u32) -> Claim {
-        Claim { batch_size, lease: LONG, ..Claim::new(&self.worker) }
+        Claim::new(&self.worker).batch_size(batch_size).lease(LONG)
     }
 
     pub(crate) async fn take(&self, batch_size: u32) -> Vec<Claimed> {
@@ -116,7 +116,7 @@ impl Hand {
     }
 
     pub(crate) async fn take_from(&self, sink: &str, batch_size: u32) -> Vec<Claimed> {
-        self.take_as(&Claim { sink: sink.to_owned(), ..self.wants(batch_size) }).await
+        self.take_as(&self.wants(batch_size).sink(sink.to_owned())).await
     }
 
     /// A claim whose lease has ended when this returns, by the store's clock.
@@ -125,7 +125,7 @@ impl Hand {
     }
 
     pub(crate) async fn lose_as(&self, claim: &Claim) -> Vec<Claimed> {
-        let claimed = self.take_as(&Claim { lease: SHORT, ..claim.clone() }).await;
+        let claimed = self.take_as(&claim.clone().lease(SHORT)).await;
         self.until_ended(&claimed).await;
         claimed
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use postrider::{Claim, Claimed, OnDead, Route};
+use postrider::{Claimed, OnDead, Route};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -34,11 +34,11 @@ pub async fn a_run_is_in_sequence<F: Fixture>() {
 pub async fn a_run_is_bounded<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_lanes(3, 5).await;
-    let held = hand.take_as(&Claim { lane_run: 2, ..hand.wants(100) }).await;
+    let held = hand.take_as(&hand.wants(100).lane_run(2)).await;
     assert_eq!(numbers(&held), [1, 2, 1, 2, 1, 2]);
     assert_eq!(lanes(&held).iter().collect::<HashSet<_>>().len(), 3);
     hand.deliver(&held).await;
-    assert_eq!(numbers(&hand.take_as(&Claim { lane_run: 2, ..hand.wants(3) }).await).iter().max(), Some(&4));
+    assert_eq!(numbers(&hand.take_as(&hand.wants(3).lane_run(2)).await).iter().max(), Some(&4));
 }
 
 /// Proves P2, E2: a lane is free again only when everything handed out is done; then it goes on where it was.
@@ -59,7 +59,7 @@ pub async fn a_failing_head_holds_its_lane<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     hand.put_lane("a", 4).await;
     hand.put_lane("b", 1).await;
-    let held = hand.take_as(&Claim { lane_run: 3, ..hand.wants(3) }).await;
+    let held = hand.take_as(&hand.wants(3).lane_run(3)).await;
     assert_eq!(numbers(&held), [1, 2, 3]);
     hand.retry(&held[..1], Duration::ZERO).await;
     assert_eq!(lanes(&other.take(10).await), ["b"]);
@@ -80,7 +80,7 @@ pub async fn backoff_holds_only_its_own_lane<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_lanes(3, 2).await;
     hand.put_plain(1).await;
-    let held = hand.take_as(&Claim { lane_run: 1, ..hand.wants(4) }).await;
+    let held = hand.take_as(&hand.wants(4).lane_run(1)).await;
     let (blocked, others): (Vec<Claimed>, Vec<Claimed>) =
         held.into_iter().partition(|one| one.lane.as_deref() == Some("lane-00001"));
     hand.retry(&blocked, HOUR).await;
@@ -165,9 +165,9 @@ pub async fn a_discarded_skipped_head_leaves_the_lane_alone<F: Fixture>() {
 pub async fn a_head_that_kills_its_workers_parks_its_lane<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let all = hand.put_lane("a", 2).await;
-    let once = Claim { max_attempts: 1, ..hand.wants(1) };
+    let once = hand.wants(1).max_attempts(1);
     hand.lose_as(&once).await;
-    assert_eq!(hand.take_as(&Claim { batch_size: 5, ..once.clone() }).await.len(), 0);
+    assert_eq!(hand.take_as(&once.clone().batch_size(5)).await.len(), 0);
     assert_eq!(hand.status_of("default").await.parked_lanes, 1);
     assert_eq!(hand.attempts(all[0]).await, ["1 ZOMBIE_REQUEUE"]);
     skip_the_dead(&hand).await;
@@ -185,11 +185,11 @@ pub async fn a_spent_number_ends_a_run<F: Fixture>() {
     let held = hand.lose(2).await;
     assert_eq!(numbers(&held), [1, 2]);
     assert_eq!(hand.repair_expired_leases(10).await.expect("repair"), 2);
-    let held = hand.take_as(&Claim { lane_run: 1, ..hand.wants(1) }).await;
+    let held = hand.take_as(&hand.wants(1).lane_run(1)).await;
     hand.fail(&held).await;
     assert_eq!(hand.redrive_all().await, 1);
     // Number 1 has a new budget; number 2 has used one attempt.
-    let once = Claim { max_attempts: 1, ..hand.wants(10) };
+    let once = hand.wants(10).max_attempts(1);
     let held = hand.take_as(&once).await;
     assert_eq!(numbers(&held), [1]);
     hand.deliver(&held).await;
@@ -214,7 +214,7 @@ pub async fn an_expired_run_is_taken_over_in_order<F: Fixture>() {
 pub async fn a_partly_renewed_run_stays_in_one_hand<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     hand.put_lane("a", 4).await;
-    let held = hand.take_as(&Claim { lease: Duration::from_secs(1), ..hand.wants(4) }).await;
+    let held = hand.take_as(&hand.wants(4).lease(Duration::from_secs(1))).await;
     let renewed = hand.renew(token(&held), &ids(&held[2..]), LONG).await.expect("renew");
     assert_eq!(renewed.len(), 2);
     hand.until_ended(&held).await;
@@ -297,7 +297,7 @@ pub async fn tenants_in_turn_starve_no_lane<F: Fixture>() {
     }
     let mut seen = HashSet::new();
     for turn in 0..4 {
-        let held = hand.take_as(&Claim { tenant_id: Some(tenants[turn % 2]), ..hand.wants(1) }).await;
+        let held = hand.take_as(&hand.wants(1).tenant_id(Some(tenants[turn % 2]))).await;
         hand.deliver(&held).await;
         seen.extend(held.into_iter().filter_map(|one| one.lane));
     }
@@ -309,7 +309,7 @@ pub async fn a_thorough_claim_passes_every_blocked_lane<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let blocked: Vec<_> = (0..5000).map(|n| message("t").lane(format!("lane-{n:05}")).delay(HOUR)).collect();
     hand.put_all(&blocked).await;
-    let thorough = Claim { thorough: true, ..hand.wants(10) };
+    let thorough = hand.wants(10).thorough(true);
     assert_eq!(hand.take_as(&thorough).await.len(), 0);
     hand.put_lane("zz-free", 1).await;
     assert_eq!(lanes(&hand.take_as(&thorough).await), ["zz-free"]);
@@ -339,7 +339,7 @@ pub async fn two_hands_keep_every_lane_in_order<F: Fixture>() {
     let work = async |hand: &Hand, every: usize| {
         let mut turn = 0;
         loop {
-            let held = hand.take_as(&Claim { lane_run: 3, max_attempts: 1000, ..hand.wants(7) }).await;
+            let held = hand.take_as(&hand.wants(7).lane_run(3).max_attempts(1000)).await;
             if held.is_empty() && hand.counts().await == (0, 0, 0) {
                 return;
             }

@@ -57,7 +57,7 @@ pub async fn every_action_is_written_down<F: Fixture>() {
     hand.put_plain(4).await;
     hand.fail(&hand.take(2).await).await;
     hand.put_lane("a", 2).await;
-    hand.fail(&hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(3) }).await).await;
+    hand.fail(&hand.take_as(&hand.wants(3).lane_run(1)).await).await;
     let route = Route::new("*", "copy");
     let all = Replay { include_never_delivered: true, ..replay(&hand, 10).await };
     let actions = [
@@ -231,7 +231,7 @@ pub async fn a_skipped_head_lets_its_lane_go_on<F: Fixture>() {
     let all = hand.put_lane("a", 3).await;
     assert_eq!(affected(&hand, &skip("a")).await, 0, "it is not parked");
     assert_eq!(affected(&hand, &skip("b")).await, 0, "there is no such lane");
-    let head = hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(1) }).await;
+    let head = hand.take_as(&hand.wants(1).lane_run(1)).await;
     hand.fail(&head).await;
     assert_eq!((hand.take(10).await.len(), hand.status_of("default").await.parked_lanes), (0, 1));
     let parked = async || {
@@ -245,7 +245,7 @@ pub async fn a_skipped_head_lets_its_lane_go_on<F: Fixture>() {
     }
     assert_eq!(parked().await, [(all[0], false)]);
     assert_eq!((hand.counts().await, hand.status_of("default").await.parked_lanes), ((2, 0, 1), 0));
-    let next = hand.take_as(&postrider::Claim { lane_run: 1, ..hand.wants(10) }).await;
+    let next = hand.take_as(&hand.wants(10).lane_run(1)).await;
     assert_eq!(numbers(&next), [2]);
     hand.deliver(&next).await;
     assert_eq!(affected(&hand, &redrive(10)).await, 1);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Claim, Completion, Failure, Outcome, Replay, Route};
+use postrider::{Action, Completion, Failure, Outcome, Replay, Route};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -28,18 +28,16 @@ pub async fn an_attempt_records_everything<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
-    let completion = Completion {
-        reference: Some("offset 7".to_owned()),
-        code: Some("503".to_owned()),
-        latency: Some(Duration::from_millis(42)),
-        ..Completion::new(
-            &held,
-            Outcome::Retryable {
-                retry_after: Duration::ZERO,
-                failure: Failure { answer: Some("{\"error\":\0}".to_owned()), ..Failure::new("BUSY", "nul\0inside") },
-            },
-        )
-    };
+    let completion = Completion::new(
+        &held,
+        Outcome::Retryable {
+            retry_after: Duration::ZERO,
+            failure: Failure::new("BUSY", "nul\0inside").answer(Some("{\"error\":\0}".to_owned())),
+        },
+    )
+    .reference(Some("offset 7".to_owned()))
+    .code(Some("503".to_owned()))
+    .latency(Some(Duration::from_millis(42)));
     hand.complete(hand.worker(), &[completion]).await.expect("complete");
     let attempt = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
     assert_eq!((attempt.sink.as_str(), attempt.attempt_no, attempt.state.as_str()), ("default", 1, "RETRYABLE"));
@@ -60,15 +58,10 @@ pub async fn what_was_said_too_much_is_cut<F: Fixture>() {
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
     let much = "ü".repeat(10_000);
-    let completion = Completion {
-        reference: Some(much.clone()),
-        code: Some(much.clone()),
-        latency: Some(Duration::MAX),
-        ..Completion::new(
-            &held,
-            Outcome::Failed(Failure { answer: Some(much.clone()), ..Failure::new(much.clone(), much) }),
-        )
-    };
+    let completion = Completion::new(&held, Outcome::Failed(Failure::new(&much, &much).answer(Some(much.clone()))))
+        .reference(Some(much.clone()))
+        .code(Some(much.clone()))
+        .latency(Some(Duration::MAX));
     assert_eq!(hand.complete(hand.worker(), &[completion]).await.expect("complete").len(), 1);
     let attempt = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
     let length = |text: Option<String>| text.expect("it was said").chars().count();
@@ -101,7 +94,7 @@ pub async fn failures_become_dead_letters<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let refused = hand.put(message("refused")).await.message_id;
     let tired = hand.put(message("tired")).await.message_id;
-    let held = hand.take_as(&Claim { max_attempts: 1, ..hand.wants(2) }).await;
+    let held = hand.take_as(&hand.wants(2).max_attempts(1)).await;
     let failure = Failure::new("E1", "no");
     let completed = hand
         .complete(
@@ -184,7 +177,7 @@ pub async fn release_gives_the_attempt_back<F: Fixture>() {
 pub async fn renew_and_release_return_what_changed<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let all = hand.put_plain(3).await;
-    let held = hand.take_as(&Claim { lease: Duration::from_mins(1), ..hand.wants(10) }).await;
+    let held = hand.take_as(&hand.wants(10).lease(Duration::from_mins(1))).await;
     let stranger = Uuid::new_v4();
     let mut renewed = hand.renew(token(&held), &[all[1], all[0], stranger, all[1]], LONG).await.expect("renew");
     renewed.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Claim, Listener};
+use postrider::{Action, Listener};
 
 use super::Fixture;
 use super::hand::{Hand, message, token};
@@ -91,7 +91,7 @@ pub async fn what_makes_something_due_is_heard<F: Fixture>() {
     hears(&mut listener).await;
     other.put_lane("a", 2).await;
     other.fail(&other.take(1).await).await;
-    other.fail(&other.take_as(&Claim { lane_run: 1, ..other.wants(1) }).await).await;
+    other.fail(&other.take_as(&other.wants(1).lane_run(1)).await).await;
     settle_down(&mut listener).await;
     let skip = Action::Skip { sink: "default".to_owned(), lane: "a".to_owned() };
     assert_eq!(other.operate("ann", &skip).await.expect("skip").affected, 1);

@@ -289,7 +289,7 @@ pub async fn what_a_lane_head_holds_up_is_not_due<F: Fixture>() {
     }
     let line = hand.status_of("default").await;
     assert_eq!((line.pending, line.due, line.oldest_due_age_seconds > 7000.0), (7, 2, true));
-    let claim = postrider::Claim { lane_run: 1, ..hand.wants(10) };
+    let claim = hand.wants(10).lane_run(1);
     assert_eq!(hand.take_as(&claim).await.len(), 1);
     let line = hand.status_of("default").await;
     assert_eq!((line.pending, line.due, line.leased, line.oldest_due_age_seconds > 7000.0), (6, 1, 1, true));
@@ -439,7 +439,7 @@ pub async fn a_message_is_explained<F: Fixture>() {
     hand.resume("default").await.expect("resume");
     hand.lose(1).await;
     assert_eq!(explained(&hand, id).await, ["LEASE_EXPIRED"]);
-    let held = hand.take_as(&postrider::Claim { max_attempts: 3, ..hand.wants(1) }).await;
+    let held = hand.take_as(&hand.wants(1).max_attempts(3)).await;
     assert_eq!(explained(&hand, id).await, ["LEASED"]);
     hand.retry(&held, Duration::from_hours(1)).await;
     assert_eq!(explained(&hand, id).await, ["RETRY_LATER"]);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Claimed, Completion, ErrorKind, Failure, LeaseToken, Outcome};
+use postrider::{Claimed, Completion, ErrorKind, Failure, LeaseToken, Outcome};
 use uuid::Uuid;
 
 use super::Fixture;
@@ -106,7 +106,7 @@ pub async fn a_stale_worker_is_refused_by_every_write<F: Fixture>() {
 pub async fn a_renewed_lease_outlives_its_first_end<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     let id = hand.put(message("t")).await.message_id;
-    let held = hand.take_as(&Claim { lease: Duration::from_secs(1), ..hand.wants(1) }).await;
+    let held = hand.take_as(&hand.wants(1).lease(Duration::from_secs(1))).await;
     assert_eq!(hand.renew(token(&held), &[id], LONG).await.expect("renew"), [id]);
     hand.until_ended(&held).await;
     assert_eq!(other.take(1).await.len(), 0);
@@ -119,7 +119,7 @@ pub async fn a_renewed_lease_outlives_its_first_end<F: Fixture>() {
 pub async fn a_killer_runs_out_of_attempts<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     let id = hand.put(message("killer")).await.message_id;
-    let claim = Claim { max_attempts: 3, ..hand.wants(10) };
+    let claim = hand.wants(10).max_attempts(3);
     for attempt_no in 1..=3 {
         assert_eq!(hand.lose_as(&claim).await[0].attempt_no, attempt_no);
     }
@@ -161,9 +161,9 @@ pub async fn repair_ends_expired_leases<F: Fixture>() {
     // Of two tenants, so that the claim of one does not take over the other's.
     let [one, two] = [Uuid::from_u128(1), Uuid::from_u128(2)];
     let spent = hand.put(message("spent").tenant(one)).await.message_id;
-    hand.lose_as(&Claim { max_attempts: 1, tenant_id: Some(one), ..hand.wants(1) }).await;
+    hand.lose_as(&hand.wants(1).max_attempts(1).tenant_id(Some(one))).await;
     let tired = hand.put(message("tired").tenant(two)).await.message_id;
-    hand.lose_as(&Claim { max_attempts: 2, tenant_id: Some(two), ..hand.wants(1) }).await;
+    hand.lose_as(&hand.wants(1).max_attempts(2).tenant_id(Some(two))).await;
     assert_eq!(hand.status_of("default").await.expired, 2);
     assert_eq!(other.repair_expired_leases(100).await.expect("repair"), 2);
     assert_eq!(other.repair_expired_leases(100).await.expect("repair"), 0);
@@ -227,8 +227,8 @@ pub async fn a_takeover_races_a_takeover<F: Fixture>() {
     let (_outbox, hand, other) = F::two_hands().await;
     let all = hand.put_plain(40).await;
     for round in 1..=5 {
-        let patient = |hand: &Hand| Claim { max_attempts: 1000, ..hand.wants(25) };
-        let all = Claim { batch_size: 40, ..patient(&hand) };
+        let patient = |hand: &Hand| hand.wants(25).max_attempts(1000);
+        let all = patient(&hand).batch_size(40);
         assert_eq!(hand.lose_as(&all).await.len(), 40, "round {round}");
         let (mine, theirs) = (patient(&hand), patient(&other));
         let (one, two, repaired) =

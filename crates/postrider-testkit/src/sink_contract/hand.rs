@@ -1,13 +1,11 @@
 //! Hands messages to a sink as the relay would, without a relay: for cases that look at a single call.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use postrider::{Claimed, Content, LeaseToken};
+use postrider::{Claimed, Content};
 use postrider_relay::{Sink, Verdict};
 use serde_json::value::RawValue;
-use uuid::Uuid;
 
 /// Longer than any delivery of a test takes, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -15,30 +13,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A claimed message with this JSON, as a store would hand it out.
 #[must_use]
 pub fn claimed(topic: &str, json: &str) -> Claimed {
-    let now = SystemTime::now();
-    let content = RawValue::from_string(json.to_owned()).expect("JSON");
-    Claimed {
-        message_id: Uuid::now_v7(),
-        sink: "default".to_owned(),
-        namespace: "default".to_owned(),
-        topic: topic.to_owned(),
-        tenant_id: None,
-        lane: None,
-        sequence_id: None,
-        dedupe_key: None,
-        priority: 0,
-        headers: BTreeMap::new(),
-        content: Content::Json(content),
-        content_type: None,
-        occurred_at: now,
-        due_at: now,
-        attempt_no: 1,
-        attempt_count: 1,
-        lost_leases: 0,
-        lease_token: LeaseToken(Uuid::new_v4()),
-        claimed_at: now,
-        lease_expires_at: now + Duration::from_mins(2),
-    }
+    Claimed::new(topic, Content::Json(RawValue::from_string(json.to_owned()).expect("JSON")))
 }
 
 /// Delivers messages in batches as large as the sink wants them and, unless it keeps order, with one message of a lane at

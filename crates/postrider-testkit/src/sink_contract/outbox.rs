@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Backoff, Inspect as _, Message, Queue as _, SinkStatus, SqliteStore, Store};
-use postrider_relay::{BreakerOptions, Counts, Relay, RelayOptions, RetryOptions, Sink, SinkOptions};
+use postrider::{Inspect as _, Message, Queue as _, SinkStatus, SqliteStore, Store};
+use postrider_relay::{Backoff, BreakerOptions, Counts, Relay, RelayOptions, RetryOptions, Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,16 +39,14 @@ impl Outbox {
 
     /// Starts a relay with short waits between attempts and without a breaker.
     pub(super) fn deliver_to(&self, sink: Arc<dyn Sink>, max_attempts: u32) -> Running {
-        let backoff = Backoff { base: Duration::from_millis(100), max: Duration::from_secs(1) };
-        let options = SinkOptions {
-            batch_size: 1_000,
-            deadline: DEADLINE,
-            retry: RetryOptions { backoff, max_attempts, ..RetryOptions::default() },
-            breaker: BreakerOptions { failures: 0, ..BreakerOptions::default() },
-            ..SinkOptions::default()
-        };
+        let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+        let options = SinkOptions::default()
+            .batch_size(1_000)
+            .deadline(DEADLINE)
+            .retry(RetryOptions::default().backoff(backoff).max_attempts(max_attempts))
+            .breaker(BreakerOptions::default().failures(0));
         let relay = Relay::builder(Arc::clone(&self.store) as Arc<dyn Store>)
-            .options(RelayOptions { poll: Duration::from_millis(100), ..RelayOptions::default() })
+            .options(RelayOptions::default().poll(Duration::from_millis(100)))
             .sink_with("default", sink, options)
             .build()
             .expect("a relay");

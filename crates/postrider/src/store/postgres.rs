@@ -32,7 +32,7 @@ use crate::enqueue::{self, Batch, Enqueued, Outbox, Statement};
 use crate::error::Error;
 use crate::inbox::{Event, Inbox};
 use crate::inspect::RelayReport;
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
+use crate::lifecycle::{Claim, Claimed, ClaimedContent, Completed, Completion, LeaseToken};
 use crate::message::Message;
 use crate::migrate;
 use crate::schema::Schema;
@@ -112,7 +112,7 @@ impl Queue for PostgresStore {
         claim::has_due(self, sink, tenant_id).await
     }
 
-    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<ClaimedContent>, Error> {
         lease::content(self, token, message_id).await
     }
 

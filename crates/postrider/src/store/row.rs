@@ -17,7 +17,7 @@ use crate::inspect::{
     AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneState, LaneStatus,
     MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, Sample, SinkStatus,
 };
-use crate::lifecycle::{Claimed, Completed, Content, LeaseToken, Parcel};
+use crate::lifecycle::{Claimed, ClaimedContent, Completed, Content, LeaseToken};
 #[cfg(feature = "postgres")]
 use crate::migrate::MigrationState;
 use crate::store::{OnDead, Pruned, Route};
@@ -187,7 +187,7 @@ records! {
         content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases,
         lease_token: LeaseToken(row.read("lease_token")?), claimed_at, lease_expires_at,
     }
-    Parcel(row) { headers: headers(row)?, content: content(row)? }
+    ClaimedContent(row) { headers: headers(row)?, content: content(row)? }
     Completed(row) { message_id, sink, attempt_no, dead }
     Pruned(row) { partitions_dropped, rest_deleted, dedupe_deleted }
     Route(row) { sink, topic, namespace }

@@ -33,7 +33,7 @@ use crate::enqueue::{self, Enqueued};
 use crate::error::{Cause, Error};
 use crate::inbox::{self, Event};
 use crate::inspect::{Inspect as _, RelayReport};
-use crate::lifecycle::{Claim, Claimed, Completed, Completion, LeaseToken, Parcel};
+use crate::lifecycle::{Claim, Claimed, ClaimedContent, Completed, Completion, LeaseToken};
 use crate::message::Message;
 use crate::operate::{Action, Done};
 use crate::store::{Listener, Operate, Pruned, Queue};
@@ -136,7 +136,7 @@ impl Queue for SqliteStore {
         self.reader.run(move |session| claim::has_due(session, &sink, tenant_id)).await
     }
 
-    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+    async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<ClaimedContent>, Error> {
         self.reader.run(move |session| lease::content(session, token, message_id)).await
     }
 

@@ -57,7 +57,7 @@ fn message(topic: &str) -> Message {
 async fn leases_from_the_future_can_be_freed() {
     for (site, store) in Site::each().await {
         store.enqueue(&[message("t").lane("a"), message("t").lane("a"), message("t")]).await.unwrap();
-        let claim = Claim { batch_size: 2, ..Claim::new("w") };
+        let claim = Claim::new("w").batch_size(2);
         let held = store.claim(&claim).await.unwrap();
         assert_eq!(held.len(), 2);
         let unclaim = Action::UnclaimStuck { older_than: Duration::from_hours(24) };
@@ -72,7 +72,7 @@ async fn leases_from_the_future_can_be_freed() {
         site.an_hour_later("delivery", &["claimed_at", "lease_expires_at"]).await;
         let order = Action::UnclaimStuck { older_than: Duration::ZERO };
         assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
-        assert_eq!(store.claim(&Claim { batch_size: 10, ..claim }).await.unwrap().len(), 3, "the lane goes on");
+        assert_eq!(store.claim(&claim.batch_size(10)).await.unwrap().len(), 3, "the lane goes on");
     }
 }
 
@@ -82,7 +82,7 @@ async fn what_is_due_in_the_future_can_be_made_due() {
     for (site, store) in Site::each().await {
         store.enqueue(&[message("t"), message("t").lane("a")]).await.unwrap();
         site.an_hour_later("delivery", &["due_at"]).await;
-        let claim = Claim { batch_size: 10, ..Claim::new("w") };
+        let claim = Claim::new("w").batch_size(10);
         assert_eq!(store.claim(&claim).await.unwrap().len(), 0);
         let order = Action::RetryNow { which: DeliveryFilter::default(), at_most: 10 };
         assert_eq!(store.operate("ann", &order).await.unwrap().affected, 2);
@@ -115,7 +115,7 @@ async fn the_doctor_sees_times_from_the_future() {
             found.into_iter().find(|finding| finding.check == "future_times").unwrap()
         };
         store.enqueue(&[message("t")]).await.unwrap();
-        let longest = Claim { lease: Duration::from_hours(24), ..Claim::new("w") };
+        let longest = Claim::new("w").lease(Duration::from_hours(24));
         assert_eq!(store.claim(&longest).await.unwrap().len(), 1);
         assert!(store.measure().await.unwrap());
         let every = Duration::from_secs(10);

@@ -48,7 +48,7 @@ async fn a_stalled_database_is_not_asked_for_more_connections() {
         .map(|n| {
             let (store, given_up, enough) = (store.clone(), Arc::clone(&given_up), enough.clone());
             tokio::spawn(async move {
-                let claim = Claim { lease: Duration::from_millis(500), ..Claim::new(format!("w{n}")) };
+                let claim = Claim::new(format!("w{n}")).lease(Duration::from_millis(500));
                 while !enough.is_cancelled() {
                     if tokio::time::timeout(PATIENCE, store.claim(&claim)).await.is_err() {
                         given_up.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +77,7 @@ async fn a_stalled_database_is_not_asked_for_more_connections() {
     while delivered < 50 {
         assert!(began.elapsed() < DEADLINE, "{delivered} delivered");
         store.repair_expired_leases(100).await.unwrap();
-        let held = store.claim(&Claim { batch_size: 100, ..Claim::new("w") }).await.unwrap();
+        let held = store.claim(&Claim::new("w").batch_size(100)).await.unwrap();
         let outcomes: Vec<_> = held.iter().map(|held| Completion::new(held, Outcome::Dispatched)).collect();
         delivered += store.complete("w", &outcomes).await.unwrap().len();
     }
@@ -146,7 +146,7 @@ async fn every_default_isolation_serves() {
         tx.batch_execute("update outbox.delivery set priority = 1").await.unwrap();
         let waiting = tokio::spawn({
             let store = store.clone();
-            async move { store.claim(&Claim { batch_size: 1000, ..Claim::new("w") }).await }
+            async move { store.claim(&Claim::new("w").batch_size(1000)).await }
         });
         until_blocked(&client, 1).await;
         tx.commit().await.unwrap();

@@ -34,7 +34,7 @@ async fn two_round_trips_for_a_batch_of_any_size() {
 
         // The pool's own connection is there already; what is counted is the work.
         wire.reset();
-        let held = store.claim(&Claim { batch_size: batch, ..Claim::new("w") }).await.unwrap();
+        let held = store.claim(&Claim::new("w").batch_size(batch)).await.unwrap();
         assert_eq!((held.len(), wire.round_trips()), (batch as usize, 1), "claim of {batch}");
         let completions: Vec<Completion> = held
             .iter()

@@ -66,7 +66,7 @@ async fn relay(url: String, relay: usize, expected: usize) -> Vec<(Uuid, String)
     let store = PostgresStore::connect(&url, Schema::default()).await.unwrap();
     let worker = format!("relay-{relay}");
     let mut delivered = Vec::new();
-    let claim = Claim { batch_size: 7, ..Claim::new(&worker) };
+    let claim = Claim::new(&worker).batch_size(7);
     loop {
         let held = store.claim(&claim).await.unwrap();
         let Some(first) = held.first() else {

@@ -51,7 +51,7 @@ impl Site {
     }
 
     async fn claim(&self, batch_size: u32) -> Vec<postrider::Claimed> {
-        self.store.claim(&Claim { batch_size, ..Claim::new("w") }).await.unwrap()
+        self.store.claim(&Claim::new("w").batch_size(batch_size)).await.unwrap()
     }
 
     async fn deliver_all(&self) -> usize {

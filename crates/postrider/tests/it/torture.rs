@@ -166,13 +166,11 @@ async fn work(url: &str, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let worker = format!("worker-{}", std::process::id());
     loop {
-        let claim = Claim {
-            batch_size: rng.random_range(1..150),
-            lane_run: rng.random_range(1..20),
-            lease: LEASE,
-            max_attempts: 1_000_000,
-            ..Claim::new(&worker)
-        };
+        let claim = Claim::new(&worker)
+            .batch_size(rng.random_range(1..150))
+            .lane_run(rng.random_range(1..20))
+            .lease(LEASE)
+            .max_attempts(1_000_000);
         let held = store.claim(&claim).await.unwrap();
         if held.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;

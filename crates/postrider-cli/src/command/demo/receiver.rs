@@ -122,7 +122,7 @@ impl Receiver {
         let new = self.world.ledger().take(message.message_id, lane);
         self.note(message, LaneState::Moving);
         let code = if new { "201" } else { "200" };
-        Receipt { reference: None, code: Some(code.to_owned()) }
+        Receipt::default().code(code.to_owned())
     }
 
     fn note(&self, message: &Claimed, state: LaneState) {

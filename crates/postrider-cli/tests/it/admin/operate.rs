@@ -64,7 +64,7 @@ async fn slow_more_than_one_batch_is_redriven() {
         store.enqueue(part).await.unwrap();
     }
     loop {
-        let many = postrider::Claim { batch_size: 5_000, ..postrider::Claim::new("hand") };
+        let many = postrider::Claim::new("hand").batch_size(5_000);
         let claimed = store.claim(&many).await.unwrap();
         if claimed.is_empty() {
             break;
@@ -230,7 +230,7 @@ async fn a_replay_means_what_its_sink_had() {
             .unwrap();
         let ids = store.enqueue(&[message("both", 1), message("both", 2), message("secret", 3)]).await.unwrap();
         for sink in ["default", "partner"] {
-            let wanted = postrider::Claim { sink: sink.to_owned(), ..postrider::Claim::new("hand") };
+            let wanted = postrider::Claim::new("hand").sink(sink.to_owned());
             for held in store.claim(&wanted).await.unwrap() {
                 store.ack("hand", &held).await.unwrap();
             }

@@ -223,7 +223,7 @@ pub(crate) fn message(topic: &str, n: usize) -> Message {
 
 /// Claims what is due, as a worker that is called `hand`.
 pub(crate) async fn claim(store: &dyn Store) -> Vec<Claimed> {
-    store.claim(&Claim { thorough: true, ..Claim::new("hand") }).await.unwrap()
+    store.claim(&Claim::new("hand").thorough(true)).await.unwrap()
 }
 
 /// Enqueues messages and lets each die with this code; their ids.

@@ -43,7 +43,7 @@ pub(super) struct Reading {
 impl Reading {
     /// `secrets`: what this sink sends and an answer may repeat.
     pub(super) fn new(options: &HttpOptions, secrets: Vec<String>) -> Result<Self, Error> {
-        let refused = |reason: String| Err(Error::Options { reason });
+        let refused = |reason: String| Err(Error::options(reason));
         let (retryable, terminal) = (&options.retry_statuses, &options.terminal_statuses);
         if let Some(status) = retryable.iter().chain(terminal).find(|status| !(300..=599).contains(*status)) {
             return refused(format!(

@@ -27,10 +27,9 @@ const MAX_IDLE: usize = 256;
 
 /// With the certificates of the options, or the system's.
 pub(super) fn tls(options: &HttpOptions) -> Result<ClientConfig, Error> {
-    let refused = |reason: String| Error::Options { reason };
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused(error.to_string()))?
+        .map_err(|error| Error::options(error.to_string()))?
         .with_root_certificates(roots(options)?);
     let mut config = match (&options.client_cert, &options.client_key) {
         (None, None) => builder.with_no_client_auth(),
@@ -39,7 +38,7 @@ pub(super) fn tls(options: &HttpOptions) -> Result<ClientConfig, Error> {
             let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("client_key", key, &error))?;
             builder.with_client_auth_cert(chain, key_der).map_err(|error| unusable("client_key", key, &error))?
         }
-        _ => return Err(refused("client_cert and client_key go together: give both or neither".to_owned())),
+        _ => return Err(Error::options("client_cert and client_key go together: give both or neither")),
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -61,7 +60,7 @@ fn roots(options: &HttpOptions) -> Result<RootCertStore, Error> {
     }
     if store.is_empty() && !plain {
         let reason = "there is no authority to verify the receiver with: this system has none, so give `ca` a PEM file";
-        return Err(Error::Options { reason: reason.to_owned() });
+        return Err(Error::options(reason));
     }
     Ok(store)
 }
@@ -76,7 +75,7 @@ fn certificates(what: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 fn unusable(what: &str, path: &Path, reason: &dyn std::fmt::Display) -> Error {
-    Error::Options { reason: format!("{what} {} cannot be used: {reason}", path.display()) }
+    Error::options(format!("{what} {} cannot be used: {reason}", path.display()))
 }
 
 pub(super) fn client(options: &HttpOptions, tls: ClientConfig, guard: Guard) -> Result<Client, Error> {
@@ -96,7 +95,7 @@ pub(super) fn client(options: &HttpOptions, tls: ClientConfig, guard: Guard) -> 
     if options.http2_prior_knowledge {
         builder = builder.http2_prior_knowledge();
     }
-    builder.build().map_err(|error| Error::Options { reason: format!("no HTTP client can be made: {}", chain(&error)) })
+    builder.build().map_err(|error| Error::options(format!("no HTTP client can be made: {}", chain(&error))))
 }
 
 /// What an error without an answer means. All may be retried: none of them is about the message.

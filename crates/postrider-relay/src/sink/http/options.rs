@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::HttpSink;
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use crate::sink::Sink;
 use crate::sink::destinations::Destinations;
@@ -25,6 +26,7 @@ pub(super) const MAX_KEEP_ANSWER_BYTES: usize = 8 * 1024;
 /// How to send over HTTP, and where to.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HttpOptions {
     /// Where to: `https://example.org/hooks/{topic}`. Values are percent-encoded, each as one piece of a path or a query.
     /// Its path may be a secret, so it can be kept where secrets are: `{ env = "NAME" }`.
@@ -114,6 +116,16 @@ pub struct HttpOptions {
     pub http2_prior_knowledge: bool,
 }
 
+setters! { HttpOptions:
+    url: Template, destinations: Destinations, method: String, headers: BTreeMap<String, Secret>, body: HttpBody,
+    max_batch: usize, max_batch_bytes: usize, lanes_in_order: bool, gzip: bool, source: Option<Template>,
+    bearer: Option<Secret>, basic: Option<BasicAuth>, client_cert: Option<PathBuf>, client_key: Option<PathBuf>,
+    ca: Option<PathBuf>, connect_timeout: Duration, timeout: Duration, max_response_bytes: usize,
+    keep_answer_bytes: usize, retry_statuses: Vec<u16>, terminal_statuses: Vec<u16>, reply_code: Option<String>,
+    reference_header: String, webhook: Option<WebhookOptions>, guard: Option<bool>, allow: Vec<IpNet>,
+    http2_prior_knowledge: bool,
+}
+
 impl HttpOptions {
     pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &[
         "method",
@@ -140,6 +152,7 @@ impl BuildSink for HttpOptions {
 /// What a request holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum HttpBody {
     /// One message: its content, byte for byte, and the rest in headers.
     #[default]
@@ -163,19 +176,36 @@ impl HttpBody {
 /// A name and a password.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields say it")]
 pub struct BasicAuth {
-    /// The name.
     pub user: String,
-    /// The password.
     pub password: Secret,
+}
+
+impl BasicAuth {
+    /// This name and this password.
+    #[must_use]
+    pub fn new(user: impl Into<String>, password: Secret) -> Self {
+        Self { user: user.into(), password }
+    }
 }
 
 /// How to sign.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WebhookOptions {
     /// One or two secrets, `whsec_…`. Two while one replaces the other: each request is signed with both.
     pub secrets: Vec<Secret>,
+}
+
+impl WebhookOptions {
+    /// Signs with these secrets.
+    #[must_use]
+    pub fn new(secrets: Vec<Secret>) -> Self {
+        Self { secrets }
+    }
 }
 
 impl HttpOptions {
@@ -215,7 +245,7 @@ impl HttpOptions {
 
     /// What an edge site forwards to: batches, to `CLOUD_INGESTION_URL`.
     pub fn edge(url: &str) -> Result<Self, Error> {
-        let url = url.parse::<Template>().map_err(|error| Error::Options { reason: error.to_string() })?;
+        let url = url.parse::<Template>().map_err(|error| Error::options(error.to_string()))?;
         Ok(Self { body: HttpBody::Batch, ..Self::new(url) })
     }
 
@@ -228,7 +258,7 @@ impl HttpOptions {
         } else {
             return Ok(());
         };
-        Err(Error::Options { reason: reason.to_owned() })
+        Err(Error::options(reason))
     }
 
     /// Whether addresses are guarded.

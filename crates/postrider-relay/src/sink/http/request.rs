@@ -120,12 +120,11 @@ pub(super) struct Composer {
 
 impl Composer {
     pub(super) fn new(options: &HttpOptions) -> Result<Self, Error> {
-        let refused = |reason: String| Error::Options { reason };
         let method = Method::from_bytes(options.method.as_bytes())
-            .map_err(|_| refused(format!("method {:?} is no HTTP method", options.method)))?;
+            .map_err(|_| Error::options(format!("method {:?} is no HTTP method", options.method)))?;
         let signer = options.webhook.as_ref().map(Signer::new).transpose()?;
         if signer.is_some() && (options.gzip || options.body.holds_several()) {
-            return Err(refused(
+            return Err(Error::options(
                 "a webhook is one message a request, and signed as it is sent: take out `gzip`, and choose another `body`"
                     .to_owned(),
             ));
@@ -237,15 +236,15 @@ fn is_trusted(name: &str) -> bool {
 
 /// What the operator sets for every request.
 fn fixed_headers(options: &HttpOptions) -> Result<HeaderMap, Error> {
-    let refused = |reason: String| Error::Options { reason };
     let mut headers = HeaderMap::new();
     for (name, secret) in &options.headers {
         let value = secret.reveal(&format!("the header {name}"))?;
         let known = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !HOP_BY_HOP.contains(&name.as_str()));
-        let key = known.ok_or_else(|| refused(format!("{name:?} is no header that can be set")))?;
+        let key = known.ok_or_else(|| Error::options(format!("{name:?} is no header that can be set")))?;
         headers.insert(
             key,
-            sensitive(&value).ok_or_else(|| refused(format!("the value of the header {name} cannot be sent")))?,
+            sensitive(&value)
+                .ok_or_else(|| Error::options(format!("the value of the header {name} cannot be sent")))?,
         );
     }
     let authorization = match (&options.bearer, &options.basic) {
@@ -253,15 +252,15 @@ fn fixed_headers(options: &HttpOptions) -> Result<HeaderMap, Error> {
         (Some(token), None) => format!("Bearer {}", token.reveal("the bearer token")?),
         (None, Some(basic)) => {
             if basic.user.contains(':') {
-                return Err(refused("the user of `basic` has a colon in it, which HTTP cannot carry".to_owned()));
+                return Err(Error::options("the user of `basic` has a colon in it, which HTTP cannot carry"));
             }
             let pair = format!("{}:{}", basic.user, basic.password.reveal("the basic password")?);
             format!("Basic {}", STANDARD.encode(pair))
         }
-        (Some(_), Some(_)) => return Err(refused("bearer and basic exclude each other: give one".to_owned())),
+        (Some(_), Some(_)) => return Err(Error::options("bearer and basic exclude each other: give one")),
     };
     let value =
-        sensitive(&authorization).ok_or_else(|| refused("the bearer token cannot be sent in a header".to_owned()))?;
+        sensitive(&authorization).ok_or_else(|| Error::options("the bearer token cannot be sent in a header"))?;
     headers.insert(AUTHORIZATION, value);
     Ok(headers)
 }

@@ -28,7 +28,7 @@ impl Target {
     pub(super) fn new(options: &HttpOptions) -> Result<Self, Error> {
         let source = options.url.to_string();
         // A path can be a secret (that of a chat's hook is), so the URL itself is not repeated.
-        let wrong = |reason: &str| Error::Options { reason: format!("the url of an HTTP sink {reason}") };
+        let wrong = |reason: &str| Error::options(format!("the url of an HTTP sink {reason}"));
         let (scheme, rest) = source.split_once("://").ok_or_else(|| wrong("must begin with https:// or http://"))?;
         if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
             return Err(wrong("must begin with https:// or http://: no other scheme is spoken"));

@@ -48,7 +48,7 @@ impl Signer {
     pub(super) fn new(options: &WebhookOptions) -> Result<Self, Error> {
         if !(1..=MAX_SECRETS).contains(&options.secrets.len()) {
             let reason = "webhook.secrets must hold one secret, or two while one replaces the other".to_owned();
-            return Err(Error::Options { reason });
+            return Err(Error::options(reason));
         }
         options
             .secrets
@@ -83,12 +83,11 @@ impl Signer {
 
 /// Never says what the secret is, only what is wrong with it.
 fn key(secret: &str) -> Result<Hmac<Sha256>, Error> {
-    let wrong = |what: String| Error::Options {
-        reason: format!(
-            "a webhook secret {what}: it is `{PREFIX}` and {} to {} random bytes in base64",
-            KEY_BYTES.start(),
-            KEY_BYTES.end()
-        ),
+    let wrong = |what: String| {
+        let (least, most) = (KEY_BYTES.start(), KEY_BYTES.end());
+        Error::options(format!(
+            "a webhook secret {what}: it is `{PREFIX}` and {least} to {most} random bytes in base64"
+        ))
     };
     let encoded = secret.strip_prefix(PREFIX).ok_or_else(|| wrong(format!("does not begin with {PREFIX}")))?;
     let bytes = STANDARD.decode(encoded).map_err(|_| wrong("is not base64".to_owned()))?;

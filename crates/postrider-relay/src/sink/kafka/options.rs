@@ -16,6 +16,7 @@ use serde::de::{self, Deserializer};
 use super::KafkaSink;
 use super::producers::words;
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use crate::sink::destinations::Destinations;
 use crate::sink::registry::BuildSink;
@@ -32,6 +33,7 @@ const RECONNECT_MAX_MS: &str = "1000";
 /// Options of a Kafka sink.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct KafkaOptions {
     /// Where to find the cluster: `host:port`, several with commas between.
     pub brokers: String,
@@ -67,6 +69,11 @@ pub struct KafkaOptions {
     pub properties: BTreeMap<String, KafkaProperty>,
 }
 
+setters! { KafkaOptions:
+    brokers: String, topic: Template, destinations: Destinations, key: KafkaKey, acks: KafkaAcks, idempotent: bool,
+    compression: KafkaCompression, timeout: Duration, client_id: String, properties: BTreeMap<String, KafkaProperty>,
+}
+
 impl KafkaOptions {
     pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
         &["brokers", "topic", "destinations", "key", "acks", "compression", "timeout", "client_id"];
@@ -81,6 +88,7 @@ impl BuildSink for KafkaOptions {
 /// The value of one of librdkafka's options.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum KafkaProperty {
     /// `true` or `false`.
     Flag(bool),
@@ -92,6 +100,7 @@ pub enum KafkaProperty {
 
 /// What a record's key is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KafkaKey {
     /// The lane, so that a lane stays in one partition; the message id if there is no lane.
     #[default]
@@ -104,6 +113,7 @@ pub enum KafkaKey {
 
 /// Who must have a record before it counts as delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub enum KafkaAcks {
     /// Every replica that is in sync.
     #[default]
@@ -117,6 +127,7 @@ pub enum KafkaAcks {
 /// How records are packed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum KafkaCompression {
     /// As they are.
     #[default]
@@ -265,7 +276,7 @@ impl KafkaOptions {
                 reason = reason.replace(&value, "[REDACTED]");
             }
         }
-        Error::Options { reason }
+        Error::options(reason)
     }
 
     fn look(&self) -> Result<(), Error> {
@@ -279,7 +290,7 @@ impl KafkaOptions {
         } else {
             return Ok(());
         };
-        Err(Error::Options { reason: reason.to_owned() })
+        Err(Error::options(reason))
     }
 }
 
@@ -318,7 +329,7 @@ fn look_at_property(name: &str, value: &str) -> Result<(), Error> {
     } else {
         return Ok(());
     };
-    Err(Error::Options { reason })
+    Err(Error::options(reason))
 }
 
 /// What asks for OpenSSL, if it is not there. SCRAM and OAUTHBEARER take their hashes from it.

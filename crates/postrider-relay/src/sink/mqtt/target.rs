@@ -19,7 +19,7 @@ const REQUEST_BATCH: usize = 100;
 const MAX_INCOMING_BYTES: u32 = 256 << 10;
 
 fn wrong(reason: impl std::fmt::Display) -> Error {
-    Error::Options { reason: format!("MQTT: {reason}") }
+    Error::options(format!("MQTT: {reason}"))
 }
 
 /// The connection's options, under the first client id, and the quality of service.

@@ -78,7 +78,7 @@ pub(super) struct Login {
 
 impl Login {
     pub(super) fn new(options: &NatsOptions) -> Result<Self, Error> {
-        let wrong = |reason: String| Error::Options { reason: format!("a NATS sink: {reason}") };
+        let wrong = |reason: String| Error::options(format!("a NATS sink: {reason}"));
         let servers = servers(&options.servers)?;
         let pair = match (&options.client_cert, &options.client_key) {
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
@@ -144,7 +144,7 @@ impl Login {
 }
 
 fn servers(servers: &NatsServers) -> Result<Vec<ServerAddr>, Error> {
-    let wrong = |reason: String| Error::Options { reason: format!("the servers of a NATS sink: {reason}") };
+    let wrong = |reason: String| Error::options(format!("the servers of a NATS sink: {reason}"));
     let secrets: Vec<&Secret> = match servers {
         NatsServers::One(servers) => vec![servers],
         NatsServers::Many(servers) => servers.iter().collect(),
@@ -175,7 +175,7 @@ fn of_url(server: &ServerAddr) -> Option<Identity> {
 }
 
 fn identity(options: &NatsOptions) -> Result<Identity, Error> {
-    let wrong = |reason: &str| Error::Options { reason: format!("a NATS sink: {reason}") };
+    let wrong = |reason: &str| Error::options(format!("a NATS sink: {reason}"));
     let reveal = |secret: &Option<Secret>, what: &str| {
         secret.as_ref().map(|secret| secret.reveal(&format!("the {what} of a NATS sink"))).transpose()
     };

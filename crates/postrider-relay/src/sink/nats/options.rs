@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::NatsSink;
 use crate::error::Error;
+use crate::options::setters;
 use crate::secret::Secret;
 use crate::sink::Sink;
 use crate::sink::destinations::Destinations;
@@ -17,6 +18,7 @@ use crate::sink::template::Template;
 /// How to send to NATS.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct NatsOptions {
     /// One server or several of a cluster: `"nats://host:4222"`, `"a:4222,b:4222"`, or a list. `tls://…` for TLS. Not
     /// printed, for a URL may hold a password; `{ env = "NAME" }` and `{ file = "/path" }` are read as well.
@@ -63,6 +65,12 @@ pub struct NatsOptions {
     pub timeout: Duration,
 }
 
+setters! { NatsOptions:
+    servers: NatsServers, user: Option<String>, password: Option<Secret>, token: Option<Secret>, nkey: Option<Secret>,
+    credentials: Option<Secret>, ca: Option<PathBuf>, client_cert: Option<PathBuf>, client_key: Option<PathBuf>,
+    tls: bool, subject: Template, destinations: Destinations, stream: Option<String>, timeout: Duration,
+}
+
 impl NatsOptions {
     pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
         &["servers", "user", "ca", "client_cert", "client_key", "subject", "destinations", "stream", "timeout"];
@@ -81,6 +89,7 @@ fn timeout() -> Duration {
 /// One address or several.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum NatsServers {
     /// One, or several with commas between them.
     One(Secret),

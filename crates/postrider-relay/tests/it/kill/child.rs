@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider::{Backoff, Claimed, PostgresStore, Schema};
-use postrider_relay::{Batching, NdjsonSink, Relay, RelayOptions, RetryOptions, Sink, SinkOptions, Verdict};
+use postrider::{Claimed, PostgresStore, Schema};
+use postrider_relay::sink::stdout::NdjsonSink;
+use postrider_relay::{Backoff, Batching, Relay, RelayOptions, RetryOptions, Sink, SinkOptions, Verdict};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -73,22 +74,18 @@ impl Orders {
         let receiver = append(&self.directory.join(RECEIVER));
         let sink = MoodySink { lines: NdjsonSink::new(receiver), mood: self.mood };
         let store = PostgresStore::open(&self.url, Schema::default()).expect("a URL");
-        let options = RelayOptions {
-            worker_id: self.worker_id,
-            lease: self.lease,
-            poll: self.lease / 10,
-            max_messages: self.max_messages,
-            ..RelayOptions::default()
-        };
-        let backoff = Backoff { base: Duration::from_millis(50), max: Duration::from_millis(500) };
-        let retry = RetryOptions { max_attempts: self.max_attempts, backoff, ..RetryOptions::default() };
-        let sink_options = SinkOptions {
-            batch_size: self.batch_size,
-            lane_run: LANE_RUN,
-            deadline: self.lease * 9 / 10,
-            retry,
-            ..SinkOptions::default()
-        };
+        let options = RelayOptions::default()
+            .worker_id(self.worker_id)
+            .lease(self.lease)
+            .poll(self.lease / 10)
+            .max_messages(self.max_messages);
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
+        let retry = RetryOptions::default().max_attempts(self.max_attempts).backoff(backoff);
+        let sink_options = SinkOptions::default()
+            .batch_size(self.batch_size)
+            .lane_run(LANE_RUN)
+            .deadline(self.lease * 9 / 10)
+            .retry(retry);
         Relay::builder(Arc::new(store))
             .options(options)
             .sink_with("default", sink, sink_options)

@@ -1,7 +1,8 @@
 //! What the tests of several sinks ask of verdicts and findings.
 
 use postrider::Claimed;
-use postrider_relay::{Finding, Level, Sink, SinkFailure, Verdict};
+use postrider_relay::sink::{Finding, Level};
+use postrider_relay::{Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{claimed, deliver};
 
 /// The failure of the one message there is.

@@ -11,7 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use postrider::Claimed;
-use postrider_relay::{FileOptions, FileSink, FileSync, Level, Sink, Verdict};
+use postrider_relay::sink::Level;
+use postrider_relay::sink::file::{FileOptions, FileSink, FileSync};
+use postrider_relay::{Sink, Verdict};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver, distinct};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -36,7 +38,7 @@ impl Destination for Directory {
     }
 
     async fn sink(&self) -> Arc<dyn Sink> {
-        Arc::new(FileSink::new(FileOptions { path: self.path(), sync: FileSync::Never }))
+        Arc::new(FileSink::new(FileOptions::new(self.path()).sync(FileSync::Never)))
     }
 
     async fn kill(&mut self) {
@@ -162,7 +164,7 @@ async fn a_torn_line_stands_alone() {
 async fn a_look_at_it_says_what_is_weak_and_what_is_broken() {
     let directory = Directory::start().await;
     let levels = async |path: PathBuf, sync| -> Vec<Level> {
-        let findings = FileSink::new(FileOptions { path, sync }).check().await;
+        let findings = FileSink::new(FileOptions::new(path).sync(sync)).check().await;
         findings.into_iter().map(|finding| finding.level).collect()
     };
     assert_eq!(levels(directory.path(), FileSync::Batch).await, [Level::Works]);
@@ -178,7 +180,7 @@ async fn a_new_file_is_for_the_relays_user_alone() {
     let mode = || fs::metadata(directory.path()).expect("the file").permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
     fs::set_permissions(directory.path(), Permissions::from_mode(0o644)).expect("opened");
-    let findings = FileSink::new(FileOptions { path: directory.path(), sync: FileSync::Batch }).check().await;
+    let findings = FileSink::new(FileOptions::new(directory.path())).check().await;
     assert_eq!(findings.iter().map(|finding| finding.level).collect::<Vec<_>>(), [Level::Works, Level::Weak]);
     assert_eq!(mode(), 0o644, "whoever opened it may have meant it");
 }

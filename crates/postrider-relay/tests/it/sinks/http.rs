@@ -15,7 +15,8 @@ mod webhooks;
 use std::sync::Arc;
 
 use postrider::Claimed;
-use postrider_relay::{HttpOptions, HttpSink, Receipt, Sink as _, SinkFailure, Verdict};
+use postrider_relay::sink::http::{HttpOptions, HttpSink};
+use postrider_relay::{Receipt, Sink as _, SinkFailure, Verdict};
 
 use self::receiver::Receiver;
 use crate::support::patiently;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider::{Claimed, Content};
-use postrider_relay::{FailureClass, KafkaProperty, KafkaSink, Sink, SinkFailure, Verdict};
+use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver, distinct};
 use postrider_testkit::{Broker as _, Consumer, Kafka};
 use tokio::sync::Mutex;

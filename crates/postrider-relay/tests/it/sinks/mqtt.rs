@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider::Claimed;
-use postrider_relay::{FailureClass, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Template};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
+use postrider_relay::sink::template::Template;
+use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
 use postrider_testkit::{Arrival, Broker as _, Consumer, Mosquitto, sink_contract};
 
@@ -34,7 +37,7 @@ impl Mqtt {
     }
 
     fn options(&self) -> MqttOptions {
-        MqttOptions { url: Secret::from(self.server.url().as_str()), ..MqttOptions::default() }
+        MqttOptions::default().url(Secret::from(self.server.url().as_str()))
     }
 
     /// As the consumer saw them, once there are so many different ones.
@@ -86,7 +89,7 @@ impl Destination for Mqtt {
         let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
         let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
         let large = claimed("orders", &format!("\"{}\"", "x".repeat(300_000)));
-        let lane = MqttOptions { topic: template("orders/{lane}"), ..self.options() };
+        let lane = self.options().topic(template("orders/{lane}"));
         let mut lines = claimed("orders", "1");
         lines.headers.insert("x-note".to_owned(), "two\nlines".to_owned());
         let no_address = SinkFailure::NO_ADDRESS;
@@ -118,7 +121,7 @@ async fn slow_throughput_beside_a_bare_loop() {
     let polling = tokio::spawn(async move { while events.poll().await.is_ok() {} });
     // Nobody reads, so that the reader is not what is measured.
     let url = Secret::from(server.url().as_str());
-    let sink = sink(MqttOptions { url, require_subscriber: false, ..MqttOptions::default() });
+    let sink = sink(MqttOptions::default().url(url).require_subscriber(false));
     beside_a_bare_loop("mqtt", &*sink, async |batch| {
         let mut notices = Vec::with_capacity(batch.len());
         for message in batch {

@@ -8,7 +8,11 @@ use async_nats::jetstream::{self, Context};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use postrider::{Claimed, Content};
-use postrider_relay::{FailureClass, Level, NatsOptions, NatsSink, Secret, Sink, SinkFailure, Template, Verdict};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::Level;
+use postrider_relay::sink::nats::{NatsOptions, NatsSink};
+use postrider_relay::sink::template::Template;
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{
     Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
 };
@@ -70,8 +74,8 @@ impl Destination for NatsDestination {
         header.headers.insert("x-lines".to_owned(), "one\r\ntwo".to_owned());
         let mut large = claimed("orders", "1");
         large.content = Content::Bytes(vec![b'x'; 1024 * 1024]);
-        let elsewhere = NatsOptions { stream: Some("INVOICES".to_owned()), ..options(&self.nats) };
-        let listed = NatsOptions { destinations: ["orders"].into_iter().collect(), ..options(&self.nats) };
+        let elsewhere = options(&self.nats).stream(Some("INVOICES".to_owned()));
+        let listed = options(&self.nats).destinations(["orders"].into_iter().collect());
         vec![
             refusal("no stream", claimed(NOWHERE, "1"), "NATS_NO_RESPONDERS", FailureClass::Retryable),
             refusal("the stream is full", claimed(FULL, "1"), "NATS_10077", FailureClass::Retryable),
@@ -231,12 +235,8 @@ async fn a_wrong_login_may_be_tried_again_and_is_not_told() {
     let login = async_nats::ConnectOptions::with_user_and_password("relay".to_owned(), "hunter2".to_owned());
     let context = jetstream::new(login.connect(nats.url()).await.expect("a connection"));
     context.create_stream(stream(STREAM, "orders")).await.expect("a stream");
-    let as_user = |password: &str| NatsOptions {
-        user: Some("relay".to_owned()),
-        password: Some(Secret::from(password)),
-        ..options(&nats)
-    };
-    let token = NatsOptions { token: Some(Secret::from("hunter3")), ..options(&nats) };
+    let as_user = |password: &str| options(&nats).user(Some("relay".to_owned())).password(Some(Secret::from(password)));
+    let token = options(&nats).token(Some(Secret::from("hunter3")));
     for wrong in [options(&nats), as_user("hunter3"), NatsOptions::new(&nats.url_as("relay", "hunter3")), token] {
         assert!(!format!("{wrong:?}").contains("hunter3"));
         let verdicts = deliver(&sink(wrong), &[claimed("orders", "1")]).await;
@@ -255,7 +255,7 @@ async fn what_may_not_be_published_is_told() {
     let users = "{ users: [ { user: relay, password: secret, permissions: { publish: { deny: [\"orders\"] } } } ] }";
     let nats = Nats::start_with(&[("authorization", users)]).await;
     let url = nats.url_as("relay", "secret");
-    let sink = sink(NatsOptions { timeout: Duration::from_millis(500), ..NatsOptions::new(&url) });
+    let sink = sink(NatsOptions::new(&url).timeout(Duration::from_millis(500)));
     let verdicts = deliver(&sink, &[claimed("orders", "1")]).await;
     let refused = failure(&verdicts);
     assert_eq!((refused.code.as_str(), refused.class), (SinkFailure::UNREACHABLE, FailureClass::Retryable));
@@ -302,7 +302,7 @@ async fn what_was_not_written_when_a_delivery_is_dropped_is_not_sent() {
 async fn a_long_lane_is_handed_back_in_part() {
     let nats = Nats::start().await;
     let context = make(&nats, stream(STREAM, "orders")).await;
-    let sink = sink(NatsOptions { timeout: Duration::from_millis(250), ..options(&nats) });
+    let sink = sink(options(&nats).timeout(Duration::from_millis(250)));
     deliver_a_long_lane_in_parts(&sink).await;
     assert_eq!(stored(&context, STREAM).await, 1_000);
     let arrived = until_arrived(&Consumer::nats(&nats.url(), STREAM, &[]).await, 1_000).await;
@@ -317,10 +317,10 @@ async fn a_look_finds_what_is_weak() {
     let findings = sink(plain.clone()).check().await;
     assert!(has(&findings, Level::Broken, "no stream that we may see"), "{findings:?}");
     assert!(has(&findings, Level::Weak, "choose any destination"), "{findings:?}");
-    let fixed = NatsOptions { subject: template("orders"), ..plain.clone() };
+    let fixed = plain.clone().subject(template("orders"));
     let findings = sink(fixed.clone()).check().await;
     assert!(has(&findings, Level::Broken, "no stream takes the subject orders"), "{findings:?}");
-    let named = NatsOptions { stream: Some(STREAM.to_owned()), ..plain.clone() };
+    let named = plain.clone().stream(Some(STREAM.to_owned()));
     let findings = sink(named.clone()).check().await;
     assert!(has(&findings, Level::Broken, "there is no stream ORDERS"), "{findings:?}");
     let weak = Config {
@@ -340,7 +340,7 @@ async fn a_look_finds_what_is_weak() {
     }
     let mute = Config { no_ack: true, ..stream("MUTE", "mute") };
     context.create_stream(mute).await.expect("a stream");
-    let findings = sink(NatsOptions { subject: template("mute"), ..options(&nats) }).check().await;
+    let findings = sink(options(&nats).subject(template("mute"))).check().await;
     assert!(has(&findings, Level::Broken, "does not acknowledge"), "{findings:?}");
     nats.kill();
     let findings = sink(options(&nats)).check().await;

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use postrider::Claimed;
-use postrider_relay::{FailureClass, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Template};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
+use postrider_relay::sink::template::Template;
+use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
 use postrider_testkit::{Arrival, Broker as _, Consumer, RabbitMq, sink_contract};
 
@@ -28,11 +31,7 @@ impl Rabbit {
     }
 
     fn options(&self) -> RabbitmqOptions {
-        RabbitmqOptions {
-            url: Secret::from(self.server.url().as_str()),
-            exchange: Some(template(EXCHANGE)),
-            ..RabbitmqOptions::default()
-        }
+        RabbitmqOptions::default().url(Secret::from(self.server.url().as_str())).exchange(Some(template(EXCHANGE)))
     }
 
     /// As the consumer saw them, once there are so many different ones.
@@ -84,24 +83,24 @@ impl Destination for Rabbit {
         let message = |topic: &str| claimed(topic, "1");
         let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
         let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
-        let nowhere = RabbitmqOptions { exchange: Some(template("nowhere")), ..self.options() };
-        let small = RabbitmqOptions { max_message_size: 100, ..self.options() };
+        let nowhere = self.options().exchange(Some(template("nowhere")));
+        let small = self.options().max_message_size(100);
         let large = claimed("orders", &format!("\"{}\"", "x".repeat(100)));
-        let wrong = RabbitmqOptions { password: Some(Secret::from("wrong")), ..self.options() };
+        let wrong = self.options().password(Some(Secret::from("wrong")));
         let vhost = Secret::from(self.server.url_as("guest", "guest", "nowhere").as_str());
-        let vhost = RabbitmqOptions { url: vhost, ..self.options() };
-        let lane = RabbitmqOptions { routing_key: template("{lane}"), ..self.options() };
+        let vhost = self.options().url(vhost);
+        let lane = self.options().routing_key(template("{lane}"));
         let mut copies = message("orders");
         copies.headers.insert("CC".to_owned(), "orders".to_owned());
         let mut heavy = message("orders");
         heavy.headers.insert("x-heavy".to_owned(), "x".repeat(200_000));
         let long_key = message(&"x".repeat(256));
         let forbidden = SinkFailure::FORBIDDEN_DESTINATION;
-        let queue = RabbitmqOptions { exchange: None, ..self.options() };
-        let listed = RabbitmqOptions { destinations: ["reader"].into_iter().collect(), ..queue.clone() };
-        let exchange = RabbitmqOptions { exchange: Some(template("{topic}")), ..self.options() };
+        let queue = self.options().exchange(None);
+        let listed = queue.clone().destinations(["reader"].into_iter().collect());
+        let exchange = self.options().exchange(Some(template("{topic}")));
         let pair = [format!("{EXCHANGE}/orders")].into_iter().collect();
-        let pair = RabbitmqOptions { destinations: pair, ..self.options() };
+        let pair = self.options().destinations(pair);
         vec![
             refusal("nobody is bound", self.options(), message("nobody"), "AMQP_NO_ROUTE", retryable),
             refusal("there is no such exchange", nowhere, message("orders"), "AMQP_NOT_FOUND", retryable),
@@ -139,7 +138,7 @@ async fn slow_throughput_beside_a_bare_loop() {
     let channel = connection.create_channel().await.expect("a channel");
     channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
     let exchange = Some(template(EXCHANGE));
-    let sink = sink(RabbitmqOptions { url: Secret::from(url.as_str()), exchange, ..RabbitmqOptions::default() });
+    let sink = sink(RabbitmqOptions::default().url(Secret::from(url.as_str())).exchange(exchange));
     beside_a_bare_loop("rabbitmq", &*sink, async |batch| {
         let mut confirms = Vec::with_capacity(batch.len());
         for message in batch {

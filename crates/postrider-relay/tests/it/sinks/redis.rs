@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use postrider::{Claimed, Content};
-use postrider_relay::{FailureClass, Level, RedisOptions, RedisSink, Secret, Sink, SinkFailure, Template, Verdict};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::Level;
+use postrider_relay::sink::redis::{RedisOptions, RedisSink};
+use postrider_relay::sink::template::Template;
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{
     Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
 };
@@ -59,11 +63,11 @@ impl Destination for RedisDestination {
 
     async fn refusals(&self) -> Vec<Refusal> {
         let plain: Arc<dyn Sink> = self.sink().await;
-        let small = RedisOptions { max_message_bytes: 10, ..options(&self.redis) };
-        let by_tenant = RedisOptions { stream: template("{tenant_id}"), ..options(&self.redis) };
+        let small = options(&self.redis).max_message_bytes(10);
+        let by_tenant = options(&self.redis).stream(template("{tenant_id}"));
         let mut crowded = claimed("orders", "1");
         crowded.headers = (0..3_600).map(|n| (format!("x-{n}"), n.to_string())).collect();
-        let listed = RedisOptions { destinations: ["orders"].into_iter().collect(), ..options(&self.redis) };
+        let listed = options(&self.redis).destinations(["orders"].into_iter().collect());
         vec![
             Refusal {
                 why: "more headers than an entry takes",
@@ -204,7 +208,7 @@ async fn a_wrong_password_may_be_tried_again_and_is_not_told() {
         (redis.url_as("default", "hunter3"), Some("hunter2"), "delivered"),
         (redis.url_as("default", "hunter2"), None, "delivered"),
     ] {
-        let options = RedisOptions { password: password.map(Secret::from), ..RedisOptions::new(&url) };
+        let options = RedisOptions::new(&url).password(password.map(Secret::from));
         let verdicts = deliver(&sink(options), &message).await;
         if code == "delivered" {
             assert_delivered(&verdicts);
@@ -238,7 +242,7 @@ async fn what_the_user_may_not_do_is_told() {
 #[tokio::test]
 async fn a_stream_is_trimmed_to_about_its_length() {
     let redis = Redis::start().await;
-    let sink = sink(RedisOptions { max_len: Some(200), ..options(&redis) });
+    let sink = sink(options(&redis).max_len(Some(200)));
     let alone: Vec<Claimed> = (0..1_000).map(|number| claimed("orders", &number.to_string())).collect();
     let together: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
     for messages in [alone, together] {
@@ -317,7 +321,7 @@ async fn what_was_not_written_when_a_delivery_is_dropped_is_never_sent() {
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_left_after_the_timeout() {
     let redis = Redis::start().await;
-    let sink = sink(RedisOptions { timeout: Duration::from_millis(200), ..options(&redis) });
+    let sink = sink(options(&redis).timeout(Duration::from_millis(200)));
     redis.stall();
     let verdicts = deliver(&sink, &[claimed("orders", "1")]).await;
     let refused = failure(&verdicts);
@@ -332,7 +336,7 @@ async fn a_look_finds_what_is_weak() {
     let strong = Redis::start().await;
     let findings = sink(options(&strong)).check().await;
     assert!(has(&findings, Level::Weak, "choose any destination"), "{findings:?}");
-    let listed = RedisOptions { destinations: ["orders*"].into_iter().collect(), ..options(&strong) };
+    let listed = options(&strong).destinations(["orders*"].into_iter().collect());
     let findings = sink(listed).check().await;
     assert!(findings.iter().all(|finding| finding.level == Level::Works), "{findings:?}");
     assert!(has(&findings, Level::Works, "on disk before it is acknowledged"), "{findings:?}");
@@ -357,7 +361,7 @@ async fn a_look_finds_what_is_in_the_way() {
     let findings = sink(RedisOptions::new(&redis.url_as("relay", "secret"))).check().await;
     assert!(has(&findings, Level::Weak, "may not ask INFO"), "{findings:?}");
     assert!(has(&findings, Level::Broken, "cannot be sent together"), "{findings:?}");
-    let occupied = RedisOptions { stream: template(OCCUPIED), max_len: Some(9), ..options(&redis) };
+    let occupied = options(&redis).stream(template(OCCUPIED)).max_len(Some(9));
     let findings = sink(occupied).check().await;
     assert!(has(&findings, Level::Broken, "holds a string"), "{findings:?}");
     assert!(has(&findings, Level::Weak, "about 9 entries"), "{findings:?}");

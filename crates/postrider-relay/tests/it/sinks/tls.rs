@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use postrider_relay::{
-    FailureClass, MqttOptions, MqttSink, NatsOptions, NatsSink, RabbitmqOptions, RabbitmqSink, RedisOptions, RedisSink,
-    Secret, Sink, SinkFailure, Template,
-};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
+use postrider_relay::sink::nats::{NatsOptions, NatsSink};
+use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
+use postrider_relay::sink::redis::{RedisOptions, RedisSink};
+use postrider_relay::sink::template::Template;
+use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{claimed, deliver};
 use postrider_testkit::{Mosquitto, Nats, RabbitMq, Redis};
 
@@ -49,15 +52,15 @@ async fn redis_with_certificates_on_both_sides() {
         ("tls-ca-cert-file", text(&ca)),
     ])
     .await;
-    let options = |ca: &Authority| RedisOptions {
-        ca: Some(ca.path("ca.pem")),
-        client_cert: Some(client_cert.clone()),
-        client_key: Some(client_key.clone()),
-        ..RedisOptions::new(&format!("rediss://localhost:{port}"))
+    let options = |ca: &Authority| {
+        RedisOptions::new(&format!("rediss://localhost:{port}"))
+            .ca(Some(ca.path("ca.pem")))
+            .client_cert(Some(client_cert.clone()))
+            .client_key(Some(client_key.clone()))
     };
     let sink = |options| Arc::new(RedisSink::new(options).expect("good options"));
     assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;
-    let nameless = RedisOptions { client_cert: None, client_key: None, ..options(&ours) };
+    let nameless = options(&ours).client_cert(None).client_key(None);
     assert_trust_decides(sink(options(&ours)), sink(nameless)).await;
 }
 
@@ -74,11 +77,11 @@ async fn nats_with_certificates_on_both_sides() {
     );
     let nats = Nats::start_with(&[("tls", &tls)]).await;
     let url = nats.url().replace("nats://127.0.0.1", "tls://localhost");
-    let options = |ca: &Authority| NatsOptions {
-        ca: Some(ca.path("ca.pem")),
-        client_cert: Some(client_cert.clone()),
-        client_key: Some(client_key.clone()),
-        ..NatsOptions::new(&url)
+    let options = |ca: &Authority| {
+        NatsOptions::new(&url)
+            .ca(Some(ca.path("ca.pem")))
+            .client_cert(Some(client_cert.clone()))
+            .client_key(Some(client_key.clone()))
     };
     let sink = |options| NatsSink::new(options).expect("good options");
     let verdicts = deliver(&sink(options(&ours)), &[claimed("orders", "1")]).await;
@@ -98,13 +101,13 @@ async fn mqtt_with_certificates_on_both_sides() {
         [("cafile", text(&ca)), ("certfile", text(&cert)), ("keyfile", text(&key)), ("require_certificate", "true")];
     let server = Mosquitto::start_with(&[], &settings).await;
     let url = server.url().replace("mqtt://127.0.0.1", "mqtts://localhost");
-    let options = |ca: &Authority| MqttOptions {
-        url: Secret::from(url.as_str()),
-        ca: Some(ca.path("ca.pem")),
-        client_cert: Some(client_cert.clone()),
-        client_key: Some(client_key.clone()),
-        require_subscriber: false,
-        ..MqttOptions::default()
+    let options = |ca: &Authority| {
+        MqttOptions::default()
+            .url(Secret::from(url.as_str()))
+            .ca(Some(ca.path("ca.pem")))
+            .client_cert(Some(client_cert.clone()))
+            .client_key(Some(client_key.clone()))
+            .require_subscriber(false)
     };
     let sink = |options| Arc::new(MqttSink::new(options).expect("good options"));
     assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;
@@ -125,11 +128,11 @@ async fn rabbitmq_over_tls() {
     .await;
     drop(postrider_testkit::Consumer::rabbitmq(&server.url(), "events", "topic", "orders", "reader").await);
     let exchange: Template = "events".parse().expect("a template");
-    let options = |ca: &Authority| RabbitmqOptions {
-        url: Secret::from(format!("amqps://guest:guest@localhost:{port}/%2f").as_str()),
-        ca: Some(ca.path("ca.pem")),
-        exchange: Some(exchange.clone()),
-        ..RabbitmqOptions::default()
+    let options = |ca: &Authority| {
+        RabbitmqOptions::default()
+            .url(Secret::from(format!("amqps://guest:guest@localhost:{port}/%2f").as_str()))
+            .ca(Some(ca.path("ca.pem")))
+            .exchange(Some(exchange.clone()))
     };
     let sink = |options| Arc::new(RabbitmqSink::new(options).expect("good options"));
     assert_trust_decides(sink(options(&ours)), sink(options(&stranger))).await;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{Stream, StreamExt as _};
-use rand::seq::SliceRandom as _;
 use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use uuid::Uuid;
 
 use super::hosts::{self, At, Host};
 use super::tls;
@@ -134,7 +134,7 @@ impl Connector {
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hosts.len()).collect();
         if self.config.get_load_balance_hosts() == LoadBalanceHosts::Random {
-            order.shuffle(&mut rand::rng());
+            order.sort_by_cached_key(|_| Uuid::new_v4());
         } else {
             order.rotate_left(self.first.load(Ordering::Relaxed));
         }

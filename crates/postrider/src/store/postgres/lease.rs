@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::statement::{int, seconds, sql};
 use crate::error::Error;
-use crate::lifecycle::{LeaseToken, Parcel};
+use crate::lifecycle::{ClaimedContent, LeaseToken};
 
 pub(super) async fn renew(
     store: &PostgresStore,
@@ -40,7 +40,7 @@ pub(super) async fn content(
     store: &PostgresStore,
     token: LeaseToken,
     message_id: Uuid,
-) -> Result<Option<Parcel>, Error> {
+) -> Result<Option<ClaimedContent>, Error> {
     store.query(sql!("lease", "content"), &[(&token.0, Type::UUID), (&message_id, Type::UUID)]).await?.one()
 }
 

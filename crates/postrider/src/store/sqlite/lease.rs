@@ -11,7 +11,7 @@ use super::complete;
 use super::session::Session;
 use super::statement::{all, execute, first, micros, sql, value, values};
 use crate::error::Error;
-use crate::lifecycle::{LeaseToken, Parcel};
+use crate::lifecycle::{ClaimedContent, LeaseToken};
 
 /// A negative limit is none.
 const NO_LIMIT: i64 = -1;
@@ -52,7 +52,11 @@ pub(super) fn abandon(session: &mut Session, token: LeaseToken) -> Result<u64, E
 }
 
 /// `None`: the message is not held under this token.
-pub(super) fn content(session: &mut Session, token: LeaseToken, message_id: Uuid) -> Result<Option<Parcel>, Error> {
+pub(super) fn content(
+    session: &mut Session,
+    token: LeaseToken,
+    message_id: Uuid,
+) -> Result<Option<ClaimedContent>, Error> {
     session.read(|tx, now| {
         let fence: [(&str, &dyn ToSql); 3] = [(":message_id", &message_id), (":lease_token", &token.0), (":now", &now)];
         first(tx, sql!("lease", "content"), &fence)

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::file::OpenFile;
 use super::{open, statement};
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, ErrorKind};
 
 /// Work that waits for the thread; further callers wait in turn. One claim and one completion are much work already.
 const WAITING_JOBS: usize = 64;
@@ -88,7 +88,7 @@ impl Session {
         let now = statement::now(&tx)?;
         let done = work(&tx, now)?;
         if self.unwanted.load(Ordering::Acquire) {
-            return Err(Error::from(Cause::StoreStopped));
+            return Err(Error::new(ErrorKind::Stopped, "rolled back: nobody waits for the answer any more"));
         }
         tx.commit()?;
         self.cut_log_back();

@@ -187,7 +187,7 @@ async fn an_older_sqlite_finds_the_file_whole() {
     site.store.enqueue(&plain).await.unwrap();
     let held = site.claim(10).await;
     site.store.finish("w", &held[0], Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
-    let claim = Claim { batch_size: 2, sink: "s".to_owned(), ..Claim::new("w") };
+    let claim = Claim::new("w").batch_size(2).sink("s".to_owned());
     let held = site.store.claim(&claim).await.unwrap();
     site.store.finish("w", &held[0], Outcome::Dispatched).await.unwrap();
     let events = [Event::new(tenant), Event::new(uuid::Uuid::now_v7()).lane("l", 1)];

@@ -35,7 +35,7 @@ async fn work(path: &str) {
     log.busy_timeout(Duration::from_secs(30)).unwrap();
     let worker = format!("worker-{}", std::process::id());
     loop {
-        let claim = Claim { batch_size: 50, lane_run: 5, lease: LEASE, max_attempts: 1_000_000, ..Claim::new(&worker) };
+        let claim = Claim::new(&worker).batch_size(50).lane_run(5).lease(LEASE).max_attempts(1_000_000);
         let held = store.claim(&claim).await.unwrap();
         if held.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::{Claimed, Content};
-use postrider_relay::{HttpBody, HttpOptions};
+use postrider_relay::sink::http::HttpBody;
 use postrider_testkit::python;
 use postrider_testkit::sink_contract::claimed;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn assert_read(event: &Value, message: &Claimed) {
 #[tokio::test]
 async fn the_official_sdk_reads_one_event_in_json() {
     let receiver = Receiver::accepting().await;
-    let http = sink(&HttpOptions { body: HttpBody::CloudeventsStructured, ..options(&receiver) });
+    let http = sink(&options(&receiver).body(HttpBody::CloudeventsStructured));
     for message in [order(), image()] {
         delivered(&http, &message).await;
         let request = receiver.received().pop().expect("a request");
@@ -109,7 +109,7 @@ async fn the_official_sdk_reads_one_event_in_json() {
 #[tokio::test]
 async fn the_official_sdk_reads_one_event_in_headers() {
     let receiver = Receiver::accepting().await;
-    let http = sink(&HttpOptions { body: HttpBody::CloudeventsBinary, ..options(&receiver) });
+    let http = sink(&options(&receiver).body(HttpBody::CloudeventsBinary));
     for message in [order(), image()] {
         delivered(&http, &message).await;
         let request = receiver.received().pop().expect("a request");
@@ -124,7 +124,7 @@ async fn the_official_sdk_reads_one_event_in_headers() {
 async fn the_official_sdk_reads_a_batch_of_events() {
     let receiver = Receiver::accepting().await;
     let source = Some("https://shop.example/{topic}".parse().expect("a template"));
-    let http = sink(&HttpOptions { body: HttpBody::CloudeventsBatch, ..options(&receiver) });
+    let http = sink(&options(&receiver).body(HttpBody::CloudeventsBatch));
     let messages = [order(), image()];
     deliver(&http, &messages).await;
     let request = receiver.only();
@@ -134,7 +134,7 @@ async fn the_official_sdk_reads_a_batch_of_events() {
     for (event, message) in events.iter().zip(&messages) {
         assert_read(event, message);
     }
-    let sourced = sink(&HttpOptions { body: HttpBody::CloudeventsBatch, source, ..options(&receiver) });
+    let sourced = sink(&options(&receiver).body(HttpBody::CloudeventsBatch).source(source));
     deliver(&sourced, &messages[..1]).await;
     let events = read(&receiver.received()[1]).await;
     assert_eq!(events[0]["attributes"]["source"], "https://shop.example/order.placed");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use figment::Figment;
 use figment::providers::{Format as _, Toml};
-use postrider_relay::{BasicAuth, HttpBody, HttpOptions, HttpSink, Secret};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::http::{BasicAuth, HttpBody, HttpOptions, HttpSink};
 
 /// The first lines of each page are pasted by its readers.
 #[test]
@@ -92,7 +93,7 @@ fn what_cannot_work_is_said_at_the_start() {
         (
             with(&|options| {
                 options.bearer = Some(Secret::from("a"));
-                options.basic = Some(BasicAuth { user: "b".to_owned(), password: Secret::from("c") });
+                options.basic = Some(BasicAuth::new("b".to_owned(), Secret::from("c")));
             }),
             "exclude each other",
         ),

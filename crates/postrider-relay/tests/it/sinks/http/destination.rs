@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode;
 use postrider::{Claimed, Content};
-use postrider_relay::{FailureClass, HttpBody, HttpOptions, HttpSink, Sink, SinkFailure};
+use postrider_relay::sink::http::{HttpBody, HttpOptions, HttpSink};
+use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -70,7 +71,7 @@ impl<W: Way> Place<W> {
         let url = self.receiver.url("/in/{topic}").parse().expect("a template");
         let fixed = self.receiver.url("/in").parse().expect("a template");
         let url = if W::BODY == HttpBody::Batch { fixed } else { url };
-        HttpOptions { body: W::BODY, lanes_in_order: W::LANES_IN_ORDER, ..HttpOptions::new(url) }
+        HttpOptions::new(url).body(W::BODY).lanes_in_order(W::LANES_IN_ORDER)
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_relay::{FailureClass, HttpOptions, HttpSink, Level, Resolver, Sink as _, SinkFailure};
+use postrider_relay::sink::Level;
+use postrider_relay::sink::http::{HttpOptions, HttpSink, Resolver};
+use postrider_relay::{FailureClass, Sink as _, SinkFailure};
 use postrider_testkit::sink_contract::claimed;
 
 use super::receiver::{Receiver, Reply};
@@ -36,7 +38,7 @@ impl Resolver for Scripted {
 
 fn guarded(url: &str) -> HttpOptions {
     let url = url.replace('{', "{{").replace('}', "}}").parse().expect("a template");
-    HttpOptions { guard: Some(true), connect_timeout: Duration::from_secs(2), ..HttpOptions::new(url) }
+    HttpOptions::new(url).guard(Some(true)).connect_timeout(Duration::from_secs(2))
 }
 
 /// Hosts that are addresses which are not public, in spellings that some parser takes.
@@ -180,10 +182,8 @@ async fn a_name_that_leads_to_a_forbidden_address_is_not_followed() {
 async fn a_name_that_changes_its_mind_is_checked_each_time() {
     let receiver =
         Receiver::start(|_| Reply { headers: vec![("connection", "close".to_owned())], ..Reply::status(200) }).await;
-    let options = HttpOptions {
-        allow: vec!["127.0.0.1/32".parse().expect("a network")],
-        ..guarded(&format!("http://rebound.example:{}/", receiver.port()))
-    };
+    let options = guarded(&format!("http://rebound.example:{}/", receiver.port()))
+        .allow(vec!["127.0.0.1/32".parse().expect("a network")]);
     // 127.0.0.2 would reach the same listener if it were on every address; what counts is that it is not tried.
     let answers: [&[&str]; 3] = [&["127.0.0.1"], &["127.0.0.2"], &["127.0.0.2", "127.0.0.1"]];
     let http = HttpSink::with_resolver(options, Scripted::new(&answers)).expect("a sink");
@@ -199,9 +199,9 @@ async fn a_name_that_changes_its_mind_is_checked_each_time() {
 async fn what_is_allowed_or_unguarded_is_reached() {
     let receiver = Receiver::accepting().await;
     let url = receiver.url("/");
-    let allowed = HttpOptions { allow: vec!["127.0.0.0/8".parse().expect("a network")], ..guarded(&url) };
+    let allowed = guarded(&url).allow(vec!["127.0.0.0/8".parse().expect("a network")]);
     delivered(&HttpSink::new(allowed).expect("a sink"), &claimed("t", "1")).await;
-    let unguarded = HttpOptions { guard: None, ..guarded(&url) };
+    let unguarded = guarded(&url).guard(None);
     delivered(&HttpSink::new(unguarded).expect("a sink"), &claimed("t", "1")).await;
 }
 
@@ -210,7 +210,7 @@ async fn what_is_allowed_or_unguarded_is_reached() {
 async fn a_host_out_of_a_message_is_guarded() {
     let receiver = Receiver::accepting().await;
     let url = format!("http://{{topic}}:{}/", receiver.port());
-    let options = HttpOptions { guard: Some(true), ..HttpOptions::new(url.parse().expect("a template")) };
+    let options = HttpOptions::new(url.parse().expect("a template")).guard(Some(true));
     let http = HttpSink::new(options).expect("a sink");
     for (topic, code) in [
         ("127.0.0.1", "FORBIDDEN_ADDRESS"),

@@ -5,7 +5,9 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use postrider::Content;
-use postrider_relay::{BasicAuth, FailureClass, HttpBody, HttpOptions, Secret, SinkFailure};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::http::{BasicAuth, HttpBody};
+use postrider_relay::{FailureClass, SinkFailure};
 use postrider_testkit::sink_contract::claimed;
 use uuid::Uuid;
 
@@ -69,7 +71,7 @@ async fn what_belongs_to_the_connection_is_not_a_producers_to_say() {
     ] {
         message.headers.insert(name.to_owned(), value.to_owned());
     }
-    let options = HttpOptions { bearer: Some(Secret::from("of-the-operator")), ..options(&receiver) };
+    let options = options(&receiver).bearer(Some(Secret::from("of-the-operator")));
     delivered(&sink(&options), &message).await;
     let request = receiver.only();
     assert_eq!(request.header("host"), Some(format!("127.0.0.1:{}", receiver.port()).as_str()));
@@ -106,8 +108,8 @@ async fn whom_a_receiver_believes_is_not_a_producers_to_say() {
     message.headers.insert("traceparent".to_owned(), TRACEPARENT.to_owned());
     for options in [
         options(&receiver),
-        HttpOptions { body: HttpBody::CloudeventsStructured, ..options(&receiver) },
-        HttpOptions { body: HttpBody::CloudeventsBinary, ..options(&receiver) },
+        options(&receiver).body(HttpBody::CloudeventsStructured),
+        options(&receiver).body(HttpBody::CloudeventsBinary),
     ] {
         delivered(&sink(&options), &message).await;
         let request = receiver.received().pop().expect("a request");
@@ -117,7 +119,7 @@ async fn whom_a_receiver_believes_is_not_a_producers_to_say() {
         assert_eq!((request.header("x-note"), request.header("traceparent")), (Some("kept"), Some(TRACEPARENT)));
     }
     let bearer = Some(Secret::from("of-the-operator"));
-    delivered(&sink(&HttpOptions { bearer, ..options(&receiver) }), &message).await;
+    delivered(&sink(&options(&receiver).bearer(bearer)), &message).await;
     let request = receiver.received().pop().expect("a request");
     assert_eq!(request.header("authorization"), Some("Bearer of-the-operator"));
 }
@@ -152,12 +154,10 @@ async fn a_header_that_http_cannot_carry_is_refused_before_it_is_sent() {
 #[tokio::test]
 async fn what_the_operator_sets_is_sent_and_not_printed() {
     let receiver = Receiver::accepting().await;
-    let options = HttpOptions {
-        method: "PUT".to_owned(),
-        headers: BTreeMap::from([("x-api-key".to_owned(), Secret::from("hunter2"))]),
-        basic: Some(BasicAuth { user: "post".to_owned(), password: Secret::from("rider") }),
-        ..options(&receiver)
-    };
+    let options = options(&receiver)
+        .method("PUT".to_owned())
+        .headers(BTreeMap::from([("x-api-key".to_owned(), Secret::from("hunter2"))]))
+        .basic(Some(BasicAuth::new("post".to_owned(), Secret::from("rider"))));
     assert!(!format!("{options:?}").contains("hunter2") && !format!("{options:?}").contains("rider\""), "{options:?}");
     let mut message = claimed("t", "1");
     message.headers.insert("X-Api-Key".to_owned(), "of the producer".to_owned());
@@ -172,7 +172,7 @@ async fn what_the_operator_sets_is_sent_and_not_printed() {
 #[tokio::test]
 async fn what_is_sent_can_be_compressed() {
     let receiver = Receiver::accepting().await;
-    let http = sink(&HttpOptions { gzip: true, ..options(&receiver) });
+    let http = sink(&options(&receiver).gzip(true));
     delivered(&http, &claimed("t", &format!("\"{}\"", "x".repeat(10_000)))).await;
     let mut already = claimed("t", "1");
     already.content = Content::Bytes(vec![1, 2, 3]);

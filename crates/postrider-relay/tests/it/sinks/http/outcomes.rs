@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use postrider::{Backoff, Message};
-use postrider_relay::{
-    BreakerOptions, CodeTable, FailureClass, HttpOptions, HttpSink, RelayOptions, RetryOptions, Secret, SinkFailure,
-    SinkOptions,
-};
+use postrider::Message;
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::http::{HttpOptions, HttpSink};
+use postrider_relay::{Backoff, BreakerOptions, CodeTable, FailureClass, RetryOptions, SinkFailure, SinkOptions};
 use postrider_testkit::sink_contract::claimed;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -33,7 +32,7 @@ fn by_topic(receiver: &Receiver) -> HttpOptions {
 #[tokio::test]
 async fn a_status_becomes_a_code_and_a_class() {
     let receiver = as_asked().await;
-    let terminal_too = HttpOptions { terminal_statuses: vec![404], retry_statuses: vec![422], ..by_topic(&receiver) };
+    let terminal_too = by_topic(&receiver).terminal_statuses(vec![404]).retry_statuses(vec![422]);
     let (plain, changed) = (sink(&by_topic(&receiver)), sink(&terminal_too));
     for (status, class, otherwise) in [
         ("400", FailureClass::Terminal, FailureClass::Terminal),
@@ -62,11 +61,11 @@ async fn the_receivers_own_code_decides() {
     .await;
     let site = site().await;
     site.enqueue(&["ACCOUNT_CLOSED", "ACCOUNT_LOCKED", "UNHEARD_OF"].map(message)).await;
-    let http = sink(&HttpOptions { reply_code: Some("/error/code".to_owned()), ..by_topic(&receiver) });
+    let http = sink(&by_topic(&receiver).reply_code(Some("/error/code".to_owned())));
     let codes = CodeTable::default()
         .with("ACCOUNT_CLOSED", FailureClass::Terminal)
         .with("ACCOUNT_LOCKED", FailureClass::Retryable);
-    let running = start(site.relay().options(quick()).sink_with("default", http, SinkOptions { codes, ..patient(2) }));
+    let running = start(site.relay().options(quick()).sink_with("default", http, patient(2).codes(codes)));
     site.until("select count(*) = 3 from outbox.dead_letter").await;
     running.stop().await;
     let attempts = "select count(*) from outbox.attempts a join outbox.messages m using (message_id) where m.topic = ";
@@ -80,12 +79,10 @@ fn message(topic: &str) -> Message {
 }
 
 pub(super) fn patient(max_attempts: u32) -> SinkOptions {
-    let backoff = Backoff { base: Duration::from_millis(10), max: Duration::from_millis(50) };
-    SinkOptions {
-        retry: RetryOptions { backoff, max_attempts, ..RetryOptions::default() },
-        breaker: BreakerOptions { failures: 0, ..BreakerOptions::default() },
-        ..SinkOptions::default()
-    }
+    let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(50));
+    SinkOptions::default()
+        .retry(RetryOptions::default().backoff(backoff).max_attempts(max_attempts))
+        .breaker(BreakerOptions::default().failures(0))
 }
 
 #[tokio::test]
@@ -95,7 +92,7 @@ async fn the_receivers_code_and_reference_are_kept() {
         ..Reply::json(if received.path == "/bad" { 400 } else { 200 }, &json!({ "code": 17 }))
     })
     .await;
-    let http = sink(&HttpOptions { reply_code: Some("/code".to_owned()), ..by_topic(&receiver) });
+    let http = sink(&by_topic(&receiver).reply_code(Some("/code".to_owned())));
     assert_eq!(failed(&http, &claimed("bad", "1")).await.reply_code.as_deref(), Some("17"));
     let receipt = delivered(&http, &claimed("good", "1")).await;
     assert_eq!((receipt.reference.as_deref(), receipt.code.as_deref()), (Some("req-7"), Some("200")));
@@ -149,13 +146,13 @@ async fn what_is_kept_of_an_answer_is_harmless() {
     })
     .await;
     let bearer = Some(Secret::from("of-the-operator"));
-    let failure = failed(&sink(&HttpOptions { bearer, ..options(&receiver) }), &claimed("t", "1")).await;
+    let failure = failed(&sink(&options(&receiver).bearer(bearer)), &claimed("t", "1")).await;
     let answer = failure.answer.expect("an answer");
     assert!(answer.starts_with("you sent [redacted]\u{fffd}\u{fffd}[2J ü") && answer.ends_with("ü…"), "{answer}");
     assert!((2_040..=2_048).contains(&answer.len()), "{}", answer.len());
-    let short = HttpOptions { keep_answer_bytes: 12, ..options(&receiver) };
+    let short = options(&receiver).keep_answer_bytes(12);
     assert_eq!(failed(&sink(&short), &claimed("t", "1")).await.answer.as_deref(), Some("you sent …"));
-    let off = HttpOptions { keep_answer_bytes: 0, ..options(&receiver) };
+    let off = options(&receiver).keep_answer_bytes(0);
     assert_eq!(failed(&sink(&off), &claimed("t", "1")).await.answer, None);
 }
 
@@ -179,7 +176,7 @@ async fn a_delivery_ends_at_its_deadline() {
         Reply { rest, body: vec![b'x'; 1_000], ..Reply::status(200) }
     })
     .await;
-    let short = HttpOptions { timeout: Duration::from_secs(1), ..by_topic(&receiver) };
+    let short = by_topic(&receiver).timeout(Duration::from_secs(1));
     let http = sink(&short);
     let started = Instant::now();
     let failure = failed(&http, &claimed("stuck", "1")).await;
@@ -187,7 +184,7 @@ async fn a_delivery_ends_at_its_deadline() {
     assert!(started.elapsed() >= Duration::from_secs(1));
     // More than is read: the status has been said, and the rest is left alone.
     assert_eq!(delivered(&http, &claimed("endless", "1")).await.code.as_deref(), Some("200"));
-    let unread = sink(&HttpOptions { max_response_bytes: usize::MAX, ..short });
+    let unread = sink(&short.max_response_bytes(usize::MAX));
     let endless = claimed("endless", "1");
     assert_eq!(failed(&unread, &endless).await.code, SinkFailure::TIMEOUT, "an endless answer has no end");
     receiver.stall(true);
@@ -199,7 +196,7 @@ async fn a_delivery_ends_at_its_deadline() {
 async fn a_delivery_that_is_dropped_hangs_up() {
     for http2_prior_knowledge in [false, true] {
         let receiver = Receiver::accepting().await;
-        let http = sink(&HttpOptions { http2_prior_knowledge, ..options(&receiver) });
+        let http = sink(&options(&receiver).http2_prior_knowledge(http2_prior_knowledge));
         delivered(&http, &claimed("t", "1")).await;
         receiver.stall(true);
         let message = claimed("t", "1");
@@ -257,8 +254,8 @@ async fn the_relays_deadline_holds_as_well() {
     site.enqueue(&[message("t")]).await;
     let http = sink(&options(&receiver));
     let deadline = Duration::from_millis(500);
-    let relay = RelayOptions { lease: Duration::from_secs(20), ..quick() };
-    let running = start(site.relay().options(relay).sink_with("default", http, SinkOptions { deadline, ..patient(1) }));
+    let relay = quick().lease(Duration::from_secs(20));
+    let running = start(site.relay().options(relay).sink_with("default", http, patient(1).deadline(deadline)));
     site.until("select count(*) = 1 from outbox.dead_letter").await;
     running.stop().await;
     let code = "select count(*) from outbox.attempts where error_code = 'TIMEOUT'";
@@ -305,13 +302,13 @@ async fn a_value_that_climbs_once_it_is_decoded_has_no_address() {
 async fn a_url_that_is_not_listed_is_not_asked() {
     let receiver = Receiver::accepting().await;
     let allowed = [receiver.url("/orders*")].into_iter().collect();
-    let http = sink(&HttpOptions { destinations: allowed, ..by_topic(&receiver) });
+    let http = sink(&by_topic(&receiver).destinations(allowed));
     delivered(&http, &claimed("orders.placed", "1")).await;
     let failure = failed(&http, &claimed("users", "1")).await;
     assert_eq!((failure.code.as_str(), failure.class), (SinkFailure::FORBIDDEN_DESTINATION, FailureClass::Terminal));
     assert!(!failure.message.contains("127.0.0.1"), "a URL may hold a secret: {}", failure.message);
     assert_eq!(receiver.only().path, "/orders.placed");
-    let fixed = HttpOptions { destinations: ["http://*"].into_iter().collect(), ..options(&receiver) };
+    let fixed = options(&receiver).destinations(["http://*"].into_iter().collect());
     assert!(HttpSink::new(fixed).is_err(), "a list that decides nothing");
 }
 

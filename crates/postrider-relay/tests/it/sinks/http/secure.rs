@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use postrider_relay::{FailureClass, HttpOptions, HttpSink, Level, Secret, Sink as _, SinkFailure, WebhookOptions};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::Level;
+use postrider_relay::sink::http::{HttpOptions, HttpSink, WebhookOptions};
+use postrider_relay::{FailureClass, Sink as _, SinkFailure};
 use postrider_testkit::sink_contract::claimed;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -43,7 +46,7 @@ impl Authority {
 
     fn options(&self, receiver: &Receiver) -> HttpOptions {
         let url = format!("https://localhost:{}/in", receiver.port()).parse().expect("a template");
-        HttpOptions { ca: Some(self.path("ca.pem")), ..HttpOptions::new(url) }
+        HttpOptions::new(url).ca(Some(self.path("ca.pem")))
     }
 }
 
@@ -67,7 +70,7 @@ async fn http_2_is_agreed_on_and_one_connection_serves_all() {
 #[tokio::test]
 async fn http_2_without_asking_first() {
     let receiver = Receiver::accepting().await;
-    delivered(&sink(&HttpOptions { http2_prior_knowledge: true, ..options(&receiver) }), &claimed("t", "1")).await;
+    delivered(&sink(&options(&receiver).http2_prior_knowledge(true)), &claimed("t", "1")).await;
     assert_eq!(receiver.only().version, hyper::Version::HTTP_2);
 }
 
@@ -76,7 +79,7 @@ async fn a_certificate_that_is_not_trusted_is_not_sent_to() {
     let (ours, other) = (Authority::new(), Authority::new());
     let receiver = ours.receiver("localhost", false).await;
     let wrong_name = ours.receiver("example.org", false).await;
-    let strangers = HttpOptions { ca: Some(other.path("ca.pem")), ..ours.options(&receiver) };
+    let strangers = ours.options(&receiver).ca(Some(other.path("ca.pem")));
     for (options, fix) in [(strangers, "give `ca`"), (ours.options(&wrong_name), "use the name in the url")] {
         let http = sink(&options);
         let failure = failed(&http, &claimed("t", "1")).await;
@@ -96,15 +99,14 @@ async fn a_client_shows_its_certificate() {
     let authority = Authority::new();
     let receiver = authority.receiver("localhost", true).await;
     let (certificate, key) = authority.issue("client");
-    let known = HttpOptions {
-        client_cert: Some(authority.write("client.pem", &certificate.pem())),
-        client_key: Some(authority.write("client.key", &key.serialize_pem())),
-        ..authority.options(&receiver)
-    };
+    let known = authority
+        .options(&receiver)
+        .client_cert(Some(authority.write("client.pem", &certificate.pem())))
+        .client_key(Some(authority.write("client.key", &key.serialize_pem())));
     delivered(&sink(&known), &claimed("t", "1")).await;
     let failure = failed(&sink(&authority.options(&receiver)), &claimed("t", "1")).await;
     assert_eq!(failure.code, SinkFailure::UNREACHABLE, "{failure:?}");
-    let swapped = HttpOptions { client_cert: known.client_key.clone(), ..known };
+    let swapped = known.clone().client_cert(known.client_key);
     assert!(HttpSink::new(swapped).expect_err("no certificate").to_string().contains("holds no certificate"));
     assert_eq!(receiver.received().len(), 1);
 }
@@ -129,8 +131,8 @@ async fn a_look_connects_and_sends_nothing() {
 async fn a_look_finds_what_is_weak() {
     let receiver = Receiver::accepting().await;
     let secret = || Secret::from("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
-    let webhook = Some(WebhookOptions { secrets: vec![secret(), secret()] });
-    let weak = sink(&HttpOptions { webhook, guard: Some(false), ..options(&receiver) }).check().await;
+    let webhook = Some(WebhookOptions::new(vec![secret(), secret()]));
+    let weak = sink(&options(&receiver).webhook(webhook).guard(Some(false))).check().await;
     let levels: Vec<Level> = weak.iter().map(|finding| finding.level).collect();
     assert_eq!(levels, [Level::Weak, Level::Weak, Level::Works], "{weak:?}");
     let spoken_openly = HttpOptions::new("http://there-is-no-such-host.invalid/".parse().expect("a template"));

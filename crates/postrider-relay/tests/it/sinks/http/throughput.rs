@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::{Claimed, Content};
-use postrider_relay::{HttpBody, HttpOptions, HttpSink, Sink as _, Verdict};
+use postrider_relay::sink::http::{HttpBody, HttpSink};
+use postrider_relay::{Sink as _, Verdict};
 use postrider_testkit::sink_contract::claimed;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -91,13 +92,13 @@ async fn slow_throughput_beside_a_bare_loop() {
 
     for lanes in [0, 100] {
         let batches: Vec<Vec<Arc<Claimed>>> = messages(scale * BATCH, lanes).chunks(BATCH).map(<[_]>::to_vec).collect();
-        let http = sink(&HttpOptions {
-            body: HttpBody::Batch,
-            max_batch: BATCH,
-            max_response_bytes: 1024 * 1024,
-            lanes_in_order: lanes > 0,
-            ..options(&receiver)
-        });
+        let http = sink(
+            &options(&receiver)
+                .body(HttpBody::Batch)
+                .max_batch(BATCH)
+                .max_response_bytes(1024 * 1024)
+                .lanes_in_order(lanes > 0),
+        );
         let bare = async || {
             for batch in &batches {
                 let events = batch.iter().map(|message| event(message));

@@ -3,7 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::Content;
-use postrider_relay::{FailureClass, HttpBody, HttpOptions, HttpSink, Secret, WebhookOptions};
+use postrider_relay::FailureClass;
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::http::{HttpBody, HttpOptions, HttpSink, WebhookOptions};
 use postrider_testkit::python;
 use postrider_testkit::sink_contract::claimed;
 use serde_json::json;
@@ -17,12 +19,9 @@ const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const OTHER: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 fn webhook(receiver: &Receiver, secrets: &[&str]) -> HttpOptions {
-    HttpOptions {
-        webhook: Some(WebhookOptions { secrets: secrets.iter().copied().map(Secret::from).collect() }),
-        // The receiver of a test is on this machine.
-        allow: vec!["127.0.0.1/32".parse().expect("a network")],
-        ..options(receiver)
-    }
+    let webhook = WebhookOptions::new(secrets.iter().copied().map(Secret::from).collect());
+    // The receiver of a test is on this machine.
+    options(receiver).webhook(Some(webhook)).allow(vec!["127.0.0.1/32".parse().expect("a network")])
 }
 
 /// Which of the requests the reference library takes with this secret.
@@ -71,7 +70,7 @@ async fn the_reference_library_verifies_each_secret() {
     bytes.content = Content::Bytes("no JSON, but ü".into());
     let mut no_text = claimed("t", "1");
     no_text.content = Content::Bytes((0..=255).collect());
-    let structured = HttpOptions { body: HttpBody::CloudeventsStructured, ..webhook(&receiver, &[NEW, OLD]) };
+    let structured = webhook(&receiver, &[NEW, OLD]).body(HttpBody::CloudeventsStructured);
     delivered(&http, &claimed("order.placed", "{ \"a\" : \"ü\" }")).await;
     delivered(&http, &bytes).await;
     delivered(&http, &no_text).await;
@@ -116,7 +115,7 @@ async fn a_receiver_that_is_gone_pauses_the_sink() {
     assert!(!failed(&sink(&options(&receiver)), &claimed("t", "1")).await.pause, "that is a rule of webhooks");
     let base = webhook(&receiver, &[NEW]);
     let url = format!("{}?topic={{topic}}", base.url).parse().expect("a template");
-    let several = HttpOptions { url, ..base };
+    let several = base.url(url);
     assert!(!failed(&sink(&several), &claimed("t", "1")).await.pause, "one receiver does not stop the others");
     let site = site().await;
     site.enqueue(&[message("t"), message("t")]).await;
@@ -131,18 +130,18 @@ async fn a_receiver_that_is_gone_pauses_the_sink() {
 #[tokio::test]
 async fn webhooks_are_guarded_unless_said_otherwise() {
     let receiver = Receiver::accepting().await;
-    let guarded = HttpOptions { allow: Vec::new(), ..webhook(&receiver, &[NEW]) };
+    let guarded = webhook(&receiver, &[NEW]).allow(Vec::new());
     assert_eq!(failed(&sink(&guarded), &claimed("t", "1")).await.code, "FORBIDDEN_ADDRESS");
     assert_eq!(receiver.connections(), 0);
-    delivered(&sink(&HttpOptions { guard: Some(false), ..guarded }), &claimed("t", "1")).await;
+    delivered(&sink(&guarded.guard(Some(false))), &claimed("t", "1")).await;
 }
 
 #[tokio::test]
 async fn what_cannot_be_signed_is_refused_at_the_start() {
     let receiver = Receiver::accepting().await;
     for options in [
-        HttpOptions { gzip: true, ..webhook(&receiver, &[NEW]) },
-        HttpOptions { body: HttpBody::Batch, ..webhook(&receiver, &[NEW]) },
+        webhook(&receiver, &[NEW]).gzip(true),
+        webhook(&receiver, &[NEW]).body(HttpBody::Batch),
         webhook(&receiver, &[]),
         webhook(&receiver, &["hunter2"]),
     ] {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::Claimed;
-use postrider_relay::{FailureClass, KafkaProperty, KafkaSink, Sink, SinkFailure, Verdict};
+use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::Consumer;
 use postrider_testkit::sink_contract::{Arrived, assert_lanes_in_order, claimed, deliver};
 use rdkafka::mocking::MockCluster;

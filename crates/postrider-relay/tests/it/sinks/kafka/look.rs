@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use postrider_relay::{
-    Finding, KafkaAcks, KafkaOptions, KafkaProperty, KafkaSink, Level, Sink as _, SinkFailure, Verdict,
-};
+use postrider_relay::sink::kafka::{KafkaAcks, KafkaOptions, KafkaProperty, KafkaSink};
+use postrider_relay::sink::{Finding, Level};
+use postrider_relay::{Sink as _, SinkFailure, Verdict};
 use postrider_testkit::Kafka;
 use postrider_testkit::sink_contract::{claimed, deliver};
 use rdkafka::mocking::MockCluster;

@@ -1,7 +1,8 @@
 //! What the tests of the Kafka sink share.
 
 use postrider::Claimed;
-use postrider_relay::{KafkaOptions, Receipt, Verdict};
+use postrider_relay::sink::kafka::KafkaOptions;
+use postrider_relay::{Receipt, Verdict};
 use postrider_testkit::sink_contract::claimed;
 
 /// Options as a user would write them, for a topic, which may be a template.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use postrider::Claimed;
-use postrider_relay::{KafkaSink, Sink as _};
+use postrider_relay::Sink as _;
+use postrider_relay::sink::kafka::KafkaSink;
 use postrider_testkit::sink_contract::claimed;
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};

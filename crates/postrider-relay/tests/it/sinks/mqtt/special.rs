@@ -4,7 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use postrider::Claimed;
-use postrider_relay::{FailureClass, Finding, Level, MqttOptions, MqttSink, Secret, Sink, SinkFailure, Verdict};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
+use postrider_relay::sink::{Finding, Level};
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer, Mosquitto};
 
@@ -30,7 +33,7 @@ async fn paho_reads_the_same_properties() {
     for (qos, different) in [(1, 1), (2, 2)] {
         let mut message = claimed("placed", "{}");
         message.headers.insert("x-grüße".to_owned(), "ü \u{1F40E}".to_owned());
-        let sink = sink(MqttOptions { qos, topic: template("orders/{topic}"), ..mqtt.options() });
+        let sink = sink(mqtt.options().qos(qos).topic(template("orders/{topic}")));
         assert!(delivered(&deliver_one(&*sink, &message).await), "at quality {qos}");
         let arrival = mqtt.arrivals(different).await.pop().expect("it arrived");
         assert_eq!(arrival.subject, "orders/placed");
@@ -47,14 +50,14 @@ async fn what_nobody_gets_is_not_delivered() {
     let message = claimed("later", "1");
     let no_subscribers = ("MQTT_NO_SUBSCRIBERS", FailureClass::Retryable);
     assert_eq!(failure(&deliver_one(&*mqtt.sink().await, &message).await), no_subscribers);
-    let careless = sink(MqttOptions { require_subscriber: false, ..mqtt.options() });
+    let careless = sink(mqtt.options().require_subscriber(false));
     let Verdict::Delivered(receipt) = deliver_one(&*careless, &message).await else { panic!() };
     assert_eq!(receipt.code.as_deref(), Some("0x10"), "the receipt says so");
     drop(Consumer::mqtt(&mqtt.server.url(), "away", "later").await);
     assert!(delivered(&deliver_one(&*mqtt.sink().await, &message).await), "the session is there");
     let mut consumer = Consumer::mqtt(&mqtt.server.url(), "away", "later").await;
     assert_eq!(consumer.take(1).await[0].body, b"1");
-    let retained = sink(MqttOptions { retain: true, ..mqtt.options() });
+    let retained = sink(mqtt.options().retain(true));
     assert!(delivered(&deliver_one(&*retained, &claimed("kept", "2")).await), "the server keeps it");
     let mut consumer = Consumer::mqtt(&mqtt.server.url(), "late", "kept").await;
     assert_eq!(consumer.take(1).await[0].body, b"2");
@@ -71,12 +74,12 @@ async fn who_may_not_is_told_and_tried_again() {
     let server = Mosquitto::start_with(&users, &[NO_LIMIT, ("acl_file", &rules)]).await;
     let mut consumer = Consumer::mqtt(&server.url_as("reader", "secret"), "reader", "orders/#").await;
     let unauthorized = (SinkFailure::UNAUTHORIZED, FailureClass::Retryable);
-    let options = MqttOptions { url: Secret::from(server.url().as_str()), ..MqttOptions::default() };
+    let options = MqttOptions::default().url(Secret::from(server.url().as_str()));
     let message = claimed("orders/public", "1");
     assert_eq!(failure(&deliver_one(&*sink(options.clone()), &message).await), unauthorized, "without a name");
     let named = |password: &str| {
         let password = Some(Secret::from(password));
-        sink(MqttOptions { user: Some("relay".to_owned()), password, ..options.clone() })
+        sink(options.clone().user(Some("relay".to_owned())).password(password))
     };
     assert_eq!(failure(&deliver_one(&*named("hunter2"), &message).await), unauthorized, "with a wrong password");
     let sink = named("secret");
@@ -117,13 +120,13 @@ async fn a_look_tells_what_the_server_said() {
     let look = async |options: MqttOptions| MqttSink::new(options).expect("options").check().await;
     let server = Mosquitto::start_with(&[("relay", "secret")], &[("max_packet_size", "2000"), ("max_qos", "1")]).await;
     let url = Secret::from(server.url_as("relay", "secret").as_str());
-    let options = MqttOptions { url, ..MqttOptions::default() };
+    let options = MqttOptions::default().url(url);
     let fine = look(options.clone()).await;
     assert_eq!(worst(&fine), Some(Level::Weak), "MQTT does not tell what is kept: {fine:?}");
     assert!(fine[0].what.contains("2000"), "{fine:?}");
-    let exactly_once = look(MqttOptions { qos: 2, ..options.clone() }).await;
+    let exactly_once = look(options.clone().qos(2)).await;
     assert_eq!(worst(&exactly_once), Some(Level::Broken), "{exactly_once:?}");
-    let wrong = look(MqttOptions { password: Some(Secret::from("hunter2")), ..options.clone() }).await;
+    let wrong = look(options.clone().password(Some(Secret::from("hunter2")))).await;
     assert_eq!(worst(&wrong), Some(Level::Broken));
     assert!(!format!("{wrong:?}").contains("hunter2"));
     server.kill();
@@ -135,7 +138,7 @@ async fn a_look_tells_what_the_server_said() {
 async fn a_long_lane_is_handed_back_in_part() {
     let mqtt = Mqtt::start().await;
     let options = mqtt.options();
-    deliver_a_long_lane_in_parts(&*sink(MqttOptions { timeout: Duration::from_millis(250), ..options })).await;
+    deliver_a_long_lane_in_parts(&*sink(options.timeout(Duration::from_millis(250)))).await;
     assert_lanes_in_order(&mqtt.arrived(1_000).await);
 }
 
@@ -144,15 +147,15 @@ async fn a_long_lane_is_handed_back_in_part() {
 async fn a_producer_chooses_no_topic_of_the_servers_own() {
     let mqtt = Mqtt::start().await;
     let forbidden = (SinkFailure::FORBIDDEN_DESTINATION, FailureClass::Terminal);
-    let careless = MqttOptions { require_subscriber: false, ..mqtt.options() };
+    let careless = mqtt.options().require_subscriber(false);
     for topic in ["$CONTROL/dynamic-security/v1", "$SYS/broker/x", "$x"] {
         let verdict = deliver_one(&*sink(careless.clone()), &claimed(topic, "1")).await;
         assert_eq!(failure(&verdict), forbidden, "{topic}");
     }
-    let meant = sink(MqttOptions { topic: template("$x/{topic}"), ..careless.clone() });
+    let meant = sink(careless.clone().topic(template("$x/{topic}")));
     let verdict = deliver_one(&*meant, &claimed("y", "1")).await;
     assert!(!matches!(&verdict, Verdict::Failed(failure) if failure.code == forbidden.0), "{verdict:?}");
-    let listed = MqttOptions { destinations: ["orders/*"].into_iter().collect(), ..careless.clone() };
+    let listed = careless.clone().destinations(["orders/*"].into_iter().collect());
     assert!(delivered(&deliver_one(&*sink(listed.clone()), &claimed("orders/1", "1")).await));
     assert_eq!(failure(&deliver_one(&*sink(listed.clone()), &claimed("users/1", "1")).await), forbidden);
     let told = async |options: MqttOptions| {
@@ -160,5 +163,5 @@ async fn a_producer_chooses_no_topic_of_the_servers_own() {
         findings.iter().any(|finding| finding.level == Level::Weak && finding.what.contains("choose any destination"))
     };
     assert!(told(careless.clone()).await && !told(listed).await);
-    assert!(!told(MqttOptions { topic: template("shop/{topic}"), ..careless }).await);
+    assert!(!told(careless.topic(template("shop/{topic}"))).await);
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use lapin::options::{QueueBindOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use postrider::Claimed;
-use postrider_relay::{
-    FailureClass, Finding, Level, RabbitmqOptions, RabbitmqSink, Secret, Sink, SinkFailure, Verdict,
-};
+use postrider_relay::secret::Secret;
+use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
+use postrider_relay::sink::{Finding, Level};
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer};
 
@@ -100,7 +101,7 @@ async fn in_a_mixed_batch_each_gets_its_own_answer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_missing_or_forbidden_goes_when_it_is_there() {
     let rabbit = Rabbit::start().await;
-    let later = sink(RabbitmqOptions { exchange: Some(template("later")), ..rabbit.options() });
+    let later = sink(rabbit.options().exchange(Some(template("later"))));
     let batch: Vec<Claimed> = (0..100).map(|_| claimed("orders", "1")).collect();
     for verdict in deliver(&*later, &batch).await {
         assert_eq!(failure(&verdict), ("AMQP_NOT_FOUND", FailureClass::Retryable));
@@ -111,7 +112,7 @@ async fn what_is_missing_or_forbidden_goes_when_it_is_there() {
 
     rabbit.server.rabbitmqctl(&["add_user", "relay", "secret"]).await;
     let url = Secret::from(rabbit.server.url_as("relay", "secret", "%2f").as_str());
-    let relay = sink(RabbitmqOptions { url, ..rabbit.options() });
+    let relay = sink(rabbit.options().url(url));
     let verdict = deliver_one(&*relay, &batch[0]).await;
     assert_eq!(failure(&verdict), ("AMQP_NOT_ALLOWED", FailureClass::Retryable), "not into the virtual host");
     rabbit.server.rabbitmqctl(&["set_permissions", "relay", "", "nothing", ""]).await;
@@ -131,7 +132,7 @@ async fn one_message_that_closes_the_channel_harms_no_other() {
     ctl(&["set_permissions", "relay", "", ".*", ""]).await;
     ctl(&["set_topic_permissions", "relay", EXCHANGE, "^orders\\.public$", ""]).await;
     let url = Secret::from(rabbit.server.url_as("relay", "secret", "%2f").as_str());
-    let sink = sink(RabbitmqOptions { url, ..rabbit.options() });
+    let sink = sink(rabbit.options().url(url));
     let mut batch: Vec<Claimed> = (0..50).map(|_| claimed("orders.public", "1")).collect();
     batch[17] = claimed("orders.public", &format!("\"{}\"", "x".repeat(6_000)));
     "orders.secret".clone_into(&mut batch[30].topic);
@@ -184,7 +185,7 @@ async fn a_full_queue_keeps_the_prefix_of_a_lane() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_memory_alarm_is_busy_and_passes() {
     let rabbit = Rabbit::start().await;
-    let sink = sink(RabbitmqOptions { timeout: PATIENCE * 2, ..rabbit.options() });
+    let sink = sink(rabbit.options().timeout(PATIENCE * 2));
     until_delivered(&*sink, &claimed("orders", "0")).await;
     rabbit.server.rabbitmqctl(&["set_vm_memory_high_watermark", "0"]).await;
     let busy = ("AMQP_BLOCKED", FailureClass::Retryable);
@@ -253,13 +254,13 @@ async fn a_look_tells_what_is_missing() {
     let look = async |options: RabbitmqOptions| RabbitmqSink::new(options).expect("options").check().await;
     let fine = look(rabbit.options()).await;
     assert_eq!(worst(&fine), Some(Level::Weak), "AMQP does not tell what is durable: {fine:?}");
-    let nowhere = look(RabbitmqOptions { exchange: Some(template("nowhere")), ..rabbit.options() }).await;
+    let nowhere = look(rabbit.options().exchange(Some(template("nowhere")))).await;
     assert_eq!(worst(&nowhere), Some(Level::Broken), "{nowhere:?}");
-    let queue = RabbitmqOptions { exchange: None, routing_key: template("reader"), ..rabbit.options() };
+    let queue = rabbit.options().exchange(None).routing_key(template("reader"));
     assert_eq!(worst(&look(queue).await), Some(Level::Weak));
-    let queue = RabbitmqOptions { exchange: None, routing_key: template("nowhere"), ..rabbit.options() };
+    let queue = rabbit.options().exchange(None).routing_key(template("nowhere"));
     assert_eq!(worst(&look(queue).await), Some(Level::Broken));
-    let wrong = look(RabbitmqOptions { password: Some(Secret::from("hunter2")), ..rabbit.options() }).await;
+    let wrong = look(rabbit.options().password(Some(Secret::from("hunter2")))).await;
     assert_eq!(worst(&wrong), Some(Level::Broken));
     assert!(!format!("{wrong:?}").contains("hunter2"));
     let away = Arc::new(RabbitmqSink::new(rabbit.options()).expect("options"));
@@ -272,6 +273,6 @@ async fn a_look_tells_what_is_missing() {
 async fn a_long_lane_is_handed_back_in_part() {
     let rabbit = Rabbit::start().await;
     let options = rabbit.options();
-    deliver_a_long_lane_in_parts(&*sink(RabbitmqOptions { timeout: Duration::from_millis(250), ..options })).await;
+    deliver_a_long_lane_in_parts(&*sink(options.timeout(Duration::from_millis(250)))).await;
     assert_lanes_in_order(&rabbit.arrived(1_000).await);
 }

@@ -8,6 +8,7 @@ use rand::Rng;
 /// Exponential backoff with equal jitter: `delay = min(base * 2^(attempts-1), max)`, then uniform in
 /// `[delay/2, delay]`. The clamp comes before the jitter, so the spread at the ceiling stays half of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Backoff {
     /// The delay after the first attempt, before jitter.
     pub base: Duration,
@@ -23,6 +24,12 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// A delay of `base` after the first attempt, doubling up to `max`.
+    #[must_use]
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self { base, max }
+    }
+
     /// The delay before jitter, after `attempts` attempts (at least 1).
     #[must_use]
     pub fn ceiling(&self, attempts: u32) -> Duration {
@@ -37,7 +44,7 @@ impl Backoff {
     }
 
     /// The delay after `attempts` attempts, with jitter from `rng`.
-    pub fn delay(&self, attempts: u32, rng: &mut impl Rng) -> Duration {
+    pub(crate) fn delay(&self, attempts: u32, rng: &mut impl Rng) -> Duration {
         let ceiling = self.ceiling(attempts).as_nanos();
         duration_from_nanos(rng.random_range(ceiling.div_ceil(2)..=ceiling))
     }
