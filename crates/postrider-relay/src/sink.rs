@@ -14,13 +14,14 @@ pub mod http;
 mod idle;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-#[cfg(any(feature = "nats", feature = "redis"))]
 mod lanes;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 #[cfg(feature = "nats")]
 pub mod nats;
 mod ndjson;
+#[cfg(any(feature = "_network", feature = "schema"))]
+mod pattern;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 #[cfg(feature = "redis")]
@@ -31,8 +32,6 @@ pub mod schema;
 pub mod stdout;
 #[cfg(feature = "_network")]
 pub mod template;
-#[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
-mod waves;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,13 +1,13 @@
 //! Looks at each message before it is sent: what breaks a rule fails for good, with the reason, and the sink behind never
 //! sees it. Wraps any sink and keeps its contract, the order of lanes included.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::Claimed;
 
+use super::lanes::FailedLanes;
 use super::{Batching, Finding, Sink, SinkFailure, Verdict};
 
 /// A sink with a check in front: see [`checked`].
@@ -45,16 +45,15 @@ where
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
-        let mut held_lanes: HashSet<&str> = HashSet::new();
+        let mut failed_lanes = FailedLanes::default();
         let mut valid: Vec<Arc<Claimed>> = Vec::with_capacity(batch.len());
         // `None`: it is among the valid ones, in their order.
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(batch.len());
         for message in batch {
-            let lane = message.lane.as_deref();
-            if lane.is_some_and(|lane| held_lanes.contains(lane)) {
+            if failed_lanes.contains(message) {
                 verdicts.push(Some(Verdict::NotSent));
             } else if let Err(reason) = (self.check)(message) {
-                held_lanes.extend(lane);
+                failed_lanes.insert(message);
                 let failure = SinkFailure::terminal(SinkFailure::INVALID_PAYLOAD, reason);
                 verdicts.push(Some(Verdict::Failed(failure)));
             } else {

@@ -3,19 +3,19 @@
 //! environment's proxies are never followed.
 //!
 //! Order: a lane's next message is sent when the one before was answered. One request holds one message, or one message of
-//! each lane (see `together.rs` for the exception that an operator can make).
+//! each lane (see `batch_delivery.rs` for the exception that an operator can make).
 
 mod answer;
 mod batch;
-mod client;
+mod batch_delivery;
+mod check;
 mod cloudevents;
+mod connection;
+mod encode;
 mod excerpt;
 mod guard;
-mod look;
 mod options;
-mod request;
 mod target;
-mod together;
 mod webhook;
 
 use std::fmt;
@@ -34,8 +34,8 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 
 use self::answer::{Answer, Reading};
+use self::encode::{Composer, Outgoing};
 use self::guard::{Guard, SystemResolver};
-use self::request::{Composer, Outgoing};
 use super::{Batching, Finding, Sink, SinkFailure, Verdict};
 use crate::error::Error;
 
@@ -73,14 +73,14 @@ impl HttpSink {
                 options.max_response_bytes, options.max_batch
             )));
         }
-        options.look()?;
+        options.check()?;
         let guard = Guard::new(resolver, options.guarded(), &options.allow);
-        let tls = client::tls(&options)?;
+        let tls = connection::tls(&options)?;
         let composer = Composer::new(&options)?;
         Ok(Self {
             reading: Reading::new(&options, composer.secrets())?,
             composer,
-            client: client::client(&options, tls.clone(), guard.clone())?,
+            client: connection::client(&options, tls.clone(), guard.clone())?,
             guard,
             tls: Arc::new(tls),
             options,
@@ -106,7 +106,7 @@ impl HttpSink {
         self.guard.check(&outgoing.url).map_err(|forbidden| forbidden.failure())?;
         match tokio::time::timeout_at(deadline, self.request(outgoing)).await {
             Ok(Ok(answer)) => Ok((answer, host)),
-            Ok(Err(error)) => Err(client::unanswered(error, &host)),
+            Ok(Err(error)) => Err(connection::unanswered(error, &host)),
             Err(_) => Err(SinkFailure::retryable(
                 SinkFailure::TIMEOUT,
                 format!("{host} did not answer to the end within {:?}", self.options.timeout),
@@ -147,11 +147,8 @@ impl Sink for HttpSink {
 
     fn batching(&self) -> Batching {
         if self.options.body.holds_several() {
-            Batching {
-                max_messages: self.options.max_batch,
-                max_bytes: self.options.max_batch_bytes,
-                ordered: self.options.lanes_in_order,
-            }
+            let ordered = self.options.lanes_in_order;
+            Batching { ordered, ..Batching::ordered(self.options.max_batch).max_bytes(self.options.max_batch_bytes) }
         } else {
             Batching::one_by_one()
         }
@@ -164,7 +161,7 @@ impl Sink for HttpSink {
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let deadline = Instant::now() + self.options.timeout;
         if self.options.body.holds_several() {
-            return self.deliver_together(batch, deadline).await;
+            return self.deliver_batch(batch, deadline).await;
         }
         let mut verdicts = Vec::with_capacity(batch.len());
         for message in batch {
@@ -174,7 +171,7 @@ impl Sink for HttpSink {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        self.look().await
+        self.findings().await
     }
 }
 

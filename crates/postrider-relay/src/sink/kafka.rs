@@ -22,11 +22,11 @@
 
 mod batch;
 mod check;
+mod connection;
 mod failure;
-mod flight;
 mod options;
 mod partition;
-mod producers;
+mod reports;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -40,10 +40,11 @@ use rdkafka::producer::BaseRecord;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use self::batch::{Batch, Ended, Held, Place};
-use self::flight::Flight;
+use self::batch::{Batch, Ended, Place};
+use self::connection::{Current, Producer, Producers};
 pub use self::options::{KafkaAcks, KafkaCompression, KafkaKey, KafkaOptions, KafkaProperty};
-use self::producers::{Current, Producer, Producers};
+use self::reports::DeliveryReports;
+use super::lanes::FailedLanes;
 use super::{Batching, Finding, Sink, SinkFailure, Verdict, envelope};
 use crate::error::Error;
 
@@ -69,8 +70,8 @@ pub struct KafkaSink {
     options: KafkaOptions,
     producers: Producers,
     /// For what must not share a request with anything else.
-    apart: Producers,
-    apart_turn: tokio::sync::Mutex<()>,
+    isolated: Producers,
+    isolated_turn: tokio::sync::Mutex<()>,
 }
 
 impl KafkaSink {
@@ -80,7 +81,7 @@ impl KafkaSink {
         let config = options.client_config()?;
         let producers = Producers::new(config.clone());
         producers.begin().map_err(|error| options.wrong(&error))?;
-        Ok(Self { options, producers, apart: Producers::new(config), apart_turn: tokio::sync::Mutex::default() })
+        Ok(Self { options, producers, isolated: Producers::new(config), isolated_turn: tokio::sync::Mutex::default() })
     }
 
     /// Sends what may go now; if one has to go alone, that one, by a producer of its own. Whether a producer came to an end
@@ -96,34 +97,34 @@ impl KafkaSink {
         };
         self.find_topics(producers, &current, batch, until).await;
         let wave = match alone {
-            Some(at) => batch.only(at, &current.signs),
-            None => batch.wave(&current.signs),
+            Some(at) => batch.only(at, &current.state),
+            None => batch.wave(&current.state),
         };
-        let aloft = Aloft { producers, current, flight: Arc::default() };
-        let sent = aloft.hand_over(batch, &wave);
-        let signs = &aloft.current.signs;
+        let in_flight = InFlight { producers, current, reports: Arc::default() };
+        let sent = in_flight.produce_wave(batch, &wave);
+        let state = &in_flight.current.state;
         let ended = tokio::select! {
-            () = aloft.flight.complete() => Ended::Answered(signs.fatal_code()),
-            () = signs.fatal.cancelled() => {
-                aloft.take_back().await;
-                Ended::Answered(signs.fatal_code())
+            () = in_flight.reports.complete() => Ended::Answered(state.fatal_code()),
+            () = state.fatal.cancelled() => {
+                in_flight.take_back().await;
+                Ended::Answered(state.fatal_code())
             }
             () = tokio::time::sleep_until(until) => {
-                aloft.take_back().await;
-                Ended::TimedOut(signs.failure(self.timed_out()))
+                in_flight.take_back().await;
+                Ended::TimedOut(state.failure(self.timed_out()))
             }
         };
         if sent.is_empty() && !wave.is_empty() {
             // The queue is full of what others have handed over, or the producer is gone.
             sleep(LOOK_EVERY).await;
         }
-        batch.land(&sent, &aloft.flight.reports(), alone.is_some(), &ended, signs)
+        batch.record_reports(&sent, &in_flight.reports.reports(), alone.is_some(), &ended, state)
     }
 
     /// Waits until the topics of a batch are known. What they do not have fails with its topic: a refusal that comes before
     /// anything was handed over holds no other message.
     async fn find_topics(&self, producers: &Producers, current: &Current, batch: &mut Batch<'_>, until: Instant) {
-        let topics = batch.topics().into_iter().filter(|topic| !current.signs.knows(topic));
+        let topics = batch.topics().into_iter().filter(|topic| !current.state.knows(topic));
         let patience = until.min(Instant::now() + TOPIC_PATIENCE);
         let finding = stream::iter(topics.map(|topic| async move {
             let found = self.find_topic(producers, current, &topic, until, patience).await;
@@ -132,7 +133,7 @@ impl KafkaSink {
         let found: Vec<_> = finding.buffer_unordered(TOPICS_AT_ONCE).collect().await;
         for (topic, found) in found {
             match found {
-                Ok(partitions) => current.signs.has_found(&topic, partitions),
+                Ok(partitions) => current.state.has_found(&topic, partitions),
                 Err(failure) => batch.fail_topic(&topic, &failure),
             }
         }
@@ -161,10 +162,10 @@ impl KafkaSink {
                 }
                 Err(error) => {
                     let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
-                    if Instant::now() >= until || current.signs.is_unauthorized() {
+                    if Instant::now() >= until || current.state.is_unauthorized() {
                         let words = format!("the Kafka brokers did not answer in time: {code}; check brokers");
                         let otherwise = SinkFailure::retryable(SinkFailure::UNREACHABLE, words);
-                        return Err(current.signs.failure(otherwise));
+                        return Err(current.state.failure(otherwise));
                     }
                     continue;
                 }
@@ -196,7 +197,7 @@ impl Sink for KafkaSink {
 
     fn batching(&self) -> Batching {
         let ordered = self.options.idempotent;
-        Batching { max_messages: MAX_MESSAGES, max_bytes: MAX_BYTES, ordered }
+        Batching { ordered, ..Batching::ordered(MAX_MESSAGES).max_bytes(MAX_BYTES) }
     }
 
     fn longest(&self) -> Option<Duration> {
@@ -208,61 +209,61 @@ impl Sink for KafkaSink {
         // No wave begins after that, so the whole takes at most twice the timeout.
         let until = Instant::now() + self.options.timeout;
         let mut cuts = 0;
-        let mut was_apart = false;
+        let mut was_isolated = false;
         while !batch.is_settled() && Instant::now() < until && cuts <= MAX_CUTS {
             let alone = batch.next_alone();
             let cut = if alone.is_some() {
-                let Ok(_turn) = timeout_at(until, self.apart_turn.lock()).await else { break };
-                was_apart = true;
-                self.send(&self.apart, &mut batch, alone).await
+                let Ok(_turn) = timeout_at(until, self.isolated_turn.lock()).await else { break };
+                was_isolated = true;
+                self.send(&self.isolated, &mut batch, alone).await
             } else {
                 self.send(&self.producers, &mut batch, None).await
             };
             cuts += usize::from(cut);
         }
-        if was_apart && let Ok(_turn) = self.apart_turn.try_lock() {
-            self.apart.rest();
+        if was_isolated && let Ok(_turn) = self.isolated_turn.try_lock() {
+            self.isolated.rest();
         }
         batch.into_verdicts()
     }
 
     async fn check(&self) -> Vec<Finding> {
-        let mut findings = check::look(&self.options).await;
+        let mut findings = check::findings(&self.options).await;
         findings.extend(self.options.destinations.finding(&self.options.topic, "topic"));
         findings
     }
 }
 
 /// Messages with a producer. If the delivery is dropped before all have a report, the producer is retired with them.
-struct Aloft<'a> {
+struct InFlight<'a> {
     producers: &'a Producers,
     current: Current,
-    flight: Arc<Flight>,
+    reports: Arc<DeliveryReports>,
 }
 
-impl Aloft<'_> {
+impl InFlight<'_> {
     /// Hands a wave to the producer, and says which of it were taken, in the order of their reports. What was refused has
     /// failed; the rest stays for another wave.
-    fn hand_over(&self, batch: &mut Batch<'_>, wave: &[Place]) -> Vec<usize> {
+    fn produce_wave(&self, batch: &mut Batch<'_>, wave: &[Place]) -> Vec<usize> {
         let mut sent = Vec::with_capacity(wave.len());
         let mut refused = Vec::new();
         self.producers.with(&self.current, |producer| {
-            let mut held = Held::default();
+            let mut failed_lanes = FailedLanes::default();
             for Place { at, partition } in wave.iter().copied() {
                 let item = batch.item(at);
-                if held.holds(item.message) {
+                if failed_lanes.contains(item.message) {
                     continue;
                 }
-                match self.hand(producer, item, partition) {
+                match self.produce(producer, item, partition) {
                     Ok(()) => sent.push(at),
                     // Of a lane nothing may follow what did not go; so nothing at all follows in this wave.
                     Err(Code::QueueFull) => break,
                     Err(Code::Fatal) => {
-                        self.current.signs.fatal.cancel();
+                        self.current.state.fatal.cancel();
                         break;
                     }
                     Err(code) => {
-                        held.hold(item.message);
+                        failed_lanes.insert(item.message);
                         refused.push((at, failure::of(code, &item.topic)));
                     }
                 }
@@ -274,12 +275,12 @@ impl Aloft<'_> {
         sent
     }
 
-    fn hand(&self, producer: &Producer, item: &batch::Item<'_>, partition: i32) -> Result<(), Code> {
+    fn produce(&self, producer: &Producer, item: &batch::Item<'_>, partition: i32) -> Result<(), Code> {
         let headers = envelope::headers(item.message);
         let headers = headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |headers, (key, value)| {
             headers.insert(Header { key, value: Some(value.as_bytes()) })
         });
-        let record = BaseRecord::with_opaque_to(&item.topic, Box::new(self.flight.ticket()))
+        let record = BaseRecord::with_opaque_to(&item.topic, Box::new(self.reports.pending_report()))
             .partition(partition)
             .key(item.key.as_bytes())
             .payload(item.message.content.as_bytes())
@@ -297,13 +298,13 @@ impl Aloft<'_> {
     /// Retires the producer, and waits for the reports of what it had.
     async fn take_back(&self) {
         self.producers.retire(&self.current);
-        drop(timeout(REPORTS_GRACE, self.flight.complete()).await);
+        drop(timeout(REPORTS_GRACE, self.reports.complete()).await);
     }
 }
 
-impl Drop for Aloft<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        if !self.flight.is_complete() {
+        if !self.reports.is_complete() {
             self.producers.retire(&self.current);
         }
     }

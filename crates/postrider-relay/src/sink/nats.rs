@@ -1,35 +1,34 @@
-//! Publishes messages to NATS JetStream and waits until a stream has confirmed each. A batch goes in waves: a wave holds
-//! the next message of every lane and all its messages are on their way at once; the next wave starts when it is
-//! confirmed. So no message of a lane is sent before the one ahead of it is stored, whatever the server refuses; nothing
-//! else is relied on. The client library would send again what it holds when a connection comes back: here every delivery
+//! Publishes messages to NATS JetStream and waits until a stream has confirmed each. A batch goes in waves
+//! (`lanes.rs`), so no message of a lane is sent before the one ahead of it is stored, whatever the server refuses;
+//! nothing else is relied on. The client library would send again what it holds when a connection comes back: here every delivery
 //! has a client of its own, which ends with the first sign of trouble and with the delivery.
 
-mod address;
 mod check;
+mod connection;
+mod encode;
 mod failure;
-mod link;
 mod options;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
-use async_nats::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use async_nats::{HeaderValue, Request};
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use postrider::Claimed;
 
-use self::address::subject;
-use self::link::{Link, Login};
+use self::connection::{Connection, Connector};
+use self::encode::{Publication, encode};
 pub use self::options::{NatsOptions, NatsServers};
 use super::destinations::Destinations;
 use super::idle::Idle;
-use super::lanes::{Run, runs};
+use super::lanes::Waves;
 use super::template::Template;
-use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict, envelope};
+use super::{Batching, Finding, Receipt, Sink, SinkFailure, Verdict};
 use crate::error::Error;
 use crate::tls;
 
@@ -37,26 +36,17 @@ use crate::tls;
 const MAX_MESSAGES: usize = 1_000;
 /// Bytes of one call, which are in memory twice while they are on their way.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Headers that tell the server what to do. A producer does not command it.
-const COMMANDS: &str = "nats-";
 /// The code of a receipt when the stream had the message already.
 const DUPLICATE: &str = "DUPLICATE";
 
 /// A sink that publishes to JetStream.
 pub struct NatsSink {
-    login: Login,
+    connector: Connector,
     subject: Template,
     destinations: Destinations,
     stream: Option<HeaderValue>,
     timeout: Duration,
-    idle: Idle<Link>,
-}
-
-/// What is published.
-struct Publication {
-    subject: String,
-    headers: HeaderMap,
-    payload: Bytes,
+    idle: Idle<Connection>,
 }
 
 impl NatsSink {
@@ -69,86 +59,65 @@ impl NatsSink {
         let stream = options.stream.as_deref().map(str::parse).transpose();
         let stream = stream.map_err(|_| wrong("the stream's name has a line break"))?;
         tls::ensure_provider();
-        let login = Login::new(&options)?;
+        let connector = Connector::new(&options)?;
         options.destinations.check(&options.subject)?;
         let NatsOptions { subject, destinations, timeout, .. } = options;
-        Ok(Self { login, subject, destinations, stream, timeout, idle: Idle::default() })
-    }
-
-    fn publication(&self, message: &Claimed) -> Result<Publication, SinkFailure> {
-        let subject = subject(&self.subject, &self.destinations, message)?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in envelope::headers(message) {
-            if is_command(name) {
-                continue;
-            }
-            let pair = name.parse::<HeaderName>().ok().zip(value.parse::<HeaderValue>().ok());
-            let (name, value) = pair.ok_or_else(|| {
-                let words = format!(
-                    "the header {name:?} cannot be sent to NATS: a name is of visible ASCII without colons, and a value has no line breaks"
-                );
-                SinkFailure::terminal(SinkFailure::INVALID_HEADER, words)
-            })?;
-            headers.insert(name, value);
-        }
-        // Of this delivery, not of the message: two sinks may lead into one stream, and both are to arrive.
-        let id = format!("{}/{}", message.message_id, message.sink);
-        let id = id.parse::<HeaderValue>().unwrap_or_else(|_| HeaderValue::from(message.message_id.to_string()));
-        headers.insert(header::NATS_MESSAGE_ID, id);
-        if let Some(stream) = &self.stream {
-            headers.insert(header::NATS_EXPECTED_STREAM, stream.clone());
-        }
-        Ok(Publication { subject, headers, payload: Bytes::copy_from_slice(message.content.as_bytes()) })
+        Ok(Self { connector, subject, destinations, stream, timeout, idle: Idle::default() })
     }
 
     /// A client that rested and is still connected, or else a new one.
-    async fn link(&self) -> Result<Link, SinkFailure> {
-        while let Some(link) = self.idle.take() {
-            if link.is_well() {
-                return Ok(link);
+    async fn connection(&self) -> Result<Connection, SinkFailure> {
+        while let Some(connection) = self.idle.take() {
+            if connection.is_well() {
+                return Ok(connection);
             }
         }
-        match tokio::time::timeout(self.timeout, self.login.connect()).await {
-            Ok(Ok(link)) => Ok(link),
-            Ok(Err(error)) => Err(failure::of_connecting(&error, self.login.address())),
-            Err(_) => Err(failure::no_connection_after(self.timeout, self.login.address())),
+        match tokio::time::timeout(self.timeout, self.connector.connect()).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(failure::of_connecting(&error, self.connector.address())),
+            Err(_) => Err(failure::no_connection_after(self.timeout, self.connector.address())),
         }
     }
 
-    /// Sends one message of each lane and waits for their confirmations, as long as the connection is well and there is
-    /// time. What is not confirmed by then has failed.
-    async fn wave(&self, link: &mut Link, batch: &[Arc<Claimed>], places: &[usize], verdicts: &mut [Verdict]) -> bool {
-        let mut waiting: Vec<Option<usize>> = places.iter().copied().map(Some).collect();
-        let client = &link.client;
-        let publish = |(at, &place): (usize, &usize)| async move {
-            let verdict = match self.publication(&batch[place]) {
-                Ok(publication) => publish(client, publication, self.login.address()).await,
+    /// Publishes a wave and waits for the confirmations, as long as the connection is well and there is time. What is not
+    /// confirmed by then has failed. False: the connection is of no use any more.
+    async fn publish_wave(
+        &self,
+        connection: &mut Connection,
+        batch: &[Arc<Claimed>],
+        wave: Vec<usize>,
+        waves: &mut Waves,
+    ) -> bool {
+        let mut waiting: BTreeSet<usize> = wave.iter().copied().collect();
+        let client = &connection.client;
+        let publish = |place: usize| async move {
+            let verdict = match encode(self, &batch[place]) {
+                Ok(publication) => publish(client, publication, self.connector.address()).await,
                 Err(failure) => Verdict::Failed(failure),
             };
-            (at, place, verdict)
+            (place, verdict)
         };
-        let mut answers: FuturesUnordered<_> = places.iter().enumerate().map(publish).collect();
+        let mut answers: FuturesUnordered<_> = wave.into_iter().map(publish).collect();
         let late = tokio::time::sleep(self.timeout);
         tokio::pin!(late);
-        let trouble = loop {
+        let address = self.connector.address();
+        let failure = loop {
             tokio::select! {
                 biased;
                 answer = answers.next() => match answer {
-                    Some((at, place, verdict)) => {
-                        verdicts[place] = verdict;
-                        waiting[at] = None;
+                    Some((place, verdict)) => {
+                        waiting.remove(&place);
+                        waves.settle(place, verdict);
                     }
                     None => return true,
                 },
-                said = link.trouble.until_lost() => break failure::lost(said.as_deref(), self.login.address()),
+                said = connection.state.until_lost() => break failure::lost(said.as_deref(), address),
                 () = &mut late => {
-                    break failure::unconfirmed_after(self.timeout, link.trouble.said().as_deref(), self.login.address());
+                    break failure::unconfirmed_after(self.timeout, connection.state.said().as_deref(), address);
                 }
             }
         };
-        for place in waiting.into_iter().flatten() {
-            verdicts[place] = Verdict::Failed(trouble.clone());
-        }
+        waves.fail(waiting, &failure);
         false
     }
 }
@@ -171,10 +140,6 @@ async fn publish(client: &async_nats::Client, publication: Publication, address:
     }
 }
 
-fn is_command(header: &str) -> bool {
-    header.get(..COMMANDS.len()).is_some_and(|start| start.eq_ignore_ascii_case(COMMANDS))
-}
-
 #[async_trait]
 impl Sink for NatsSink {
     fn kind(&self) -> &'static str {
@@ -182,7 +147,7 @@ impl Sink for NatsSink {
     }
 
     fn batching(&self) -> Batching {
-        Batching { max_bytes: MAX_BYTES, ..Batching::ordered(MAX_MESSAGES) }
+        Batching::ordered(MAX_MESSAGES).max_bytes(MAX_BYTES)
     }
 
     fn longest(&self) -> Option<Duration> {
@@ -190,41 +155,35 @@ impl Sink for NatsSink {
     }
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
-        // What gets no other answer stands behind a failure of its lane, or its turn did not come.
-        let mut verdicts = vec![Verdict::NotSent; batch.len()];
+        let mut waves = Waves::new(batch);
         let started = Instant::now();
-        let mut runs: Vec<Run> = runs(batch);
-        let mut link = match self.link().await {
-            Ok(link) => link,
+        let mut connection = match self.connection().await {
+            Ok(connection) => connection,
             Err(failure) => {
-                for run in runs {
-                    verdicts[run[0]] = Verdict::Failed(failure.clone());
-                }
-                return verdicts;
+                let heads = waves.next_wave().unwrap_or_default();
+                waves.fail(heads, &failure);
+                return waves.into_verdicts();
             }
         };
         let mut is_well = true;
-        // A long lane takes many waves. What it does not get through in time is handed back, rather than the relay's
-        // deadline taking back what was confirmed.
-        for number in 0.. {
-            runs.retain(|run| run.len() > number);
-            if !is_well || runs.is_empty() || (number > 0 && started.elapsed() > self.timeout) {
+        while is_well && let Some(wave) = waves.next_wave() {
+            is_well = self.publish_wave(&mut connection, batch, wave, &mut waves).await;
+            // A long lane takes many waves. What it does not get through in time is handed back, rather than the relay's
+            // deadline taking back what was confirmed.
+            if started.elapsed() > self.timeout {
                 break;
             }
-            let places: Vec<usize> = runs.iter().map(|run| run[number]).collect();
-            is_well = self.wave(&mut link, batch, &places, &mut verdicts).await;
-            runs.retain(|run| matches!(verdicts[run[number]], Verdict::Delivered(_)));
         }
-        if is_well && link.is_well() {
-            self.idle.give_back(link);
+        if is_well && connection.is_well() {
+            self.idle.give_back(connection);
         } else {
             self.idle.forget();
         }
-        verdicts
+        waves.into_verdicts()
     }
 
     async fn check(&self) -> Vec<Finding> {
-        let mut findings = check::look(self).await;
+        let mut findings = check::findings(self).await;
         findings.extend(self.destinations.finding(&self.subject, "subject"));
         findings
     }

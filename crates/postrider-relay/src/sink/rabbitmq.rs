@@ -3,7 +3,7 @@
 //!
 //! **Order.** The server takes what is on one channel in order, but it can refuse a message and take the next: a full queue
 //! says no once, a missing binding concerns one routing key. So nothing is relied on but the answers: a batch goes in waves
-//! (`waves.rs`), and what follows a message in its lane is sent when that message is confirmed.
+//! (`lanes.rs`), and what follows a message in its lane is sent when that message is confirmed.
 //!
 //! **What the library does not tell.** It hands a returned message to whichever confirmation it sees next. Returns are
 //! therefore matched by message id once a wave has all its answers, and what is not certain then has failed.
@@ -11,13 +11,13 @@
 //! **A closed channel** names no message. If not all that were on it share the reason, they are sent again in halves until
 //! the one is found that closes it alone.
 
+mod check;
+mod connection;
+mod encode;
 mod failure;
-mod flight;
-mod link;
-mod look;
-mod parcel;
+mod options;
+mod publish;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,93 +25,25 @@ use async_trait::async_trait;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use postrider::Claimed;
-use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::destinations::Destinations;
-use super::registry::BuildSink;
-use super::template::Template;
-use super::waves::Waves;
+use self::connection::{Connection, ConnectionPool, Target};
+use self::encode::Encoder;
+pub use self::options::RabbitmqOptions;
+use self::publish::{End, Outgoing};
+use super::lanes::Waves;
 use super::{Batching, Finding, Sink, Verdict};
 use crate::error::Error;
-use crate::options::setters;
-use crate::secret::Secret;
-use flight::{End, Letter};
-use link::{Link, Links, Target};
-use parcel::Addressing;
 
-/// One flight of publishes. More would only wait in the server's buffers.
-const BATCH_MESSAGES: usize = 1_000;
+/// Messages of one call. More would only wait in the server's buffers.
+const MAX_MESSAGES: usize = 1_000;
 /// The library copies what it sends.
-const BATCH_BYTES: usize = 16 << 20;
-
-/// How to publish to RabbitMQ.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct RabbitmqOptions {
-    /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. The virtual host is percent-encoded: `/%2f` is `/`, as
-    /// is no path at all. It may hold a password, so it may be taken from the environment or a file.
-    pub url: Secret,
-    /// The password, if it is not in the URL.
-    pub password: Option<Secret>,
-    /// The exchange, which must exist: it is never declared from here. None, the default, is RabbitMQ's own exchange, where
-    /// the routing key is the name of a queue.
-    pub exchange: Option<Template>,
-    /// The routing key: `{topic}`.
-    pub routing_key: Template,
-    /// Where messages may go: `["orders.*"]`. Matched with the routing key, or with `exchange/routing_key` if there is an
-    /// exchange. By default everywhere but to names that begin with `amq.`.
-    pub destinations: Destinations,
-    /// How long a flight may take, connecting included, before what is not confirmed counts as failed: 10 s. A delivery of
-    /// several takes at most twice as long.
-    #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
-    pub timeout: Duration,
-    /// A file of PEM certificates to trust beside those of the system.
-    pub ca: Option<PathBuf>,
-    /// At most so many connections, each of which serves one batch at a time: 4. One takes a thread and about 8 MiB.
-    pub connections: usize,
-    /// Larger bodies are refused before they are sent: 128 MiB, the most that any RabbitMQ takes by default. Set it to the
-    /// server's `max_message_size` if that is lower; otherwise the server closes a channel to say so.
-    pub max_message_size: usize,
-}
-
-setters! { RabbitmqOptions:
-    url: Secret, password: Option<Secret>, exchange: Option<Template>, routing_key: Template,
-    destinations: Destinations, timeout: Duration, ca: Option<PathBuf>, connections: usize, max_message_size: usize,
-}
-
-impl RabbitmqOptions {
-    pub(crate) const PUBLIC_KEYS: &'static [&'static str] =
-        &["exchange", "routing_key", "destinations", "timeout", "ca"];
-}
-
-impl BuildSink for RabbitmqOptions {
-    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
-        Ok(Arc::new(RabbitmqSink::new(self.clone())?))
-    }
-}
-
-impl Default for RabbitmqOptions {
-    fn default() -> Self {
-        Self {
-            url: Secret::from("amqp://localhost:5672/%2f"),
-            password: None,
-            exchange: None,
-            routing_key: Template::topic(),
-            destinations: Destinations::default(),
-            timeout: Duration::from_secs(10),
-            ca: None,
-            connections: 4,
-            max_message_size: 128 << 20,
-        }
-    }
-}
+const MAX_BYTES: usize = 16 << 20;
 
 /// Publishes to RabbitMQ. It connects when there is something to send, and again after whatever broke.
 pub struct RabbitmqSink {
-    addressing: Addressing,
-    links: Links,
+    encoder: Encoder,
+    connections: ConnectionPool,
     timeout: Duration,
 }
 
@@ -138,62 +70,71 @@ impl RabbitmqSink {
             options;
         let varies = exchange.as_ref().filter(|exchange| exchange.fixed().is_none());
         destinations.check(varies.unwrap_or(&routing_key))?;
-        let addressing = Addressing { exchange, routing_key, destinations, max_message_size };
-        Ok(Self { addressing, links: Links::new(target, connections), timeout })
+        let encoder = Encoder { exchange, routing_key, destinations, max_message_size };
+        Ok(Self { encoder, connections: ConnectionPool::new(target, connections), timeout })
     }
 
-    /// No flight begins after `until`, and each has `timeout` of its own: a long lane on a slow way is handed back in part.
+    /// No wave begins after `until`, and each has `timeout` of its own: a long lane on a slow way is handed back in part.
     async fn send(&self, batch: &[Arc<Claimed>], waves: &mut Waves, until: Instant) {
-        let parcels: Vec<_> = batch.iter().map(|message| self.addressing.parcel(message)).collect();
+        let publications: Vec<_> = batch.iter().map(|message| self.encoder.encode(message)).collect();
         while Instant::now() < until
-            && let Some(flight) = waves.next_flight()
+            && let Some(wave) = waves.next_wave()
         {
-            let mut letters = Vec::with_capacity(flight.len());
-            for place in flight {
-                match &parcels[place] {
-                    Ok(parcel) => letters.push(Letter { place, parcel, body: batch[place].content.as_bytes() }),
+            let mut outgoing = Vec::with_capacity(wave.len());
+            for place in wave {
+                match &publications[place] {
+                    Ok(publication) => {
+                        let body = batch[place].content.as_bytes();
+                        outgoing.push(Outgoing { place, publication, body });
+                    }
                     Err(failure) => waves.settle(place, Verdict::Failed(failure.clone())),
                 }
             }
-            if letters.is_empty() {
+            if outgoing.is_empty() {
                 continue;
             }
             let deadline = Instant::now() + self.timeout;
-            let taken = timeout_at(deadline, self.links.take()).await;
+            let taken = timeout_at(deadline, self.connections.take()).await;
             match taken.unwrap_or_else(|_| Err(failure::silent(self.timeout))) {
-                Ok(link) => self.fly(link, letters, waves, deadline).await,
-                Err(failure) => return waves.fail(letters.iter().map(|letter| letter.place), &failure),
+                Ok(connection) => self.publish_wave(connection, outgoing, waves, deadline).await,
+                Err(failure) => return waves.fail(outgoing.iter().map(|one| one.place), &failure),
             }
         }
     }
 
-    /// Publishes as one flight and settles what is certain. What a closed channel left uncertain goes again in halves.
-    async fn fly(&self, mut link: Link, mut letters: Vec<Letter<'_>>, waves: &mut Waves, deadline: Instant) {
-        let frame_max = link.frame_max();
-        letters.retain(|letter| {
-            let fits = letter.parcel.fits(frame_max);
-            fits.map_err(|failure| waves.settle(letter.place, Verdict::Failed(failure))).is_ok()
+    /// Publishes a wave and settles what is certain. What a closed channel left uncertain goes again in halves.
+    async fn publish_wave(
+        &self,
+        mut connection: Connection,
+        mut outgoing: Vec<Outgoing<'_>>,
+        waves: &mut Waves,
+        deadline: Instant,
+    ) {
+        let frame_max = connection.frame_max();
+        outgoing.retain(|one| {
+            let fits = one.publication.fits(frame_max);
+            fits.map_err(|failure| waves.settle(one.place, Verdict::Failed(failure))).is_ok()
         });
-        let flown = flight::publish(&mut link, &letters, deadline).await;
+        let published = publish::publish(&mut connection, &outgoing, deadline).await;
         let mut left = Vec::new();
-        for (letter, verdict) in letters.into_iter().zip(flown.certain) {
+        for (one, verdict) in outgoing.into_iter().zip(published.certain) {
             match verdict {
-                Some(verdict) => waves.settle(letter.place, verdict),
-                None => left.push(letter),
+                Some(verdict) => waves.settle(one.place, verdict),
+                None => left.push(one),
             }
         }
-        let places = left.iter().map(|letter| letter.place);
-        match flown.end {
+        let places = left.iter().map(|one| one.place);
+        match published.end {
             End::Answered => {
-                self.links.give_back(link);
+                self.connections.give_back(connection);
                 waves.fail(places, &failure::in_doubt());
             }
             End::Late => waves.fail(places, &failure::silent(self.timeout)),
             End::Blocked(reason) => {
                 waves.fail(places, &failure::blocked(&reason));
-                self.links.watch(link, reason);
+                self.connections.watch(connection, reason);
             }
-            End::Broken(error) if flight::may_be_of_one(&error, &left) => waves.halve(places.collect()),
+            End::Broken(error) if publish::may_be_of_one(&error, &left) => waves.halve(places.collect()),
             End::Broken(error) => waves.fail(places, &failure::of(&error)),
         }
     }
@@ -206,7 +147,7 @@ impl Sink for RabbitmqSink {
     }
 
     fn batching(&self) -> Batching {
-        Batching { max_messages: BATCH_MESSAGES, max_bytes: BATCH_BYTES, ordered: true }
+        Batching::ordered(MAX_MESSAGES).max_bytes(MAX_BYTES)
     }
 
     fn longest(&self) -> Option<Duration> {
@@ -215,45 +156,17 @@ impl Sink for RabbitmqSink {
 
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict> {
         let mut waves = Waves::new(batch);
-        // Whoever finds no link free has sent nothing, and says so.
+        // Whoever finds no connection free has sent nothing, and says so.
         let until = Instant::now() + self.timeout;
-        if let Ok(Some(_turn)) = timeout_at(until, self.links.turn()).await {
+        if let Ok(Some(_permit)) = timeout_at(until, self.connections.permit()).await {
             self.send(batch, &mut waves, until).await;
         }
         waves.into_verdicts()
     }
 
     async fn check(&self) -> Vec<Finding> {
-        let mut findings = look::look(&self.links, &self.addressing).await;
-        findings.extend(self.addressing.finding());
+        let mut findings = check::findings(&self.connections, &self.encoder).await;
+        findings.extend(self.encoder.finding());
         findings
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(json: &str) -> RabbitmqOptions {
-        serde_json::from_str(json).expect("options")
-    }
-
-    #[test]
-    fn options_are_read_and_show_no_password() {
-        let options = options(
-            r#"{"url": "amqp://relay:hunter2@localhost/shop", "exchange": "events", "routing_key": "{namespace}.{topic}", "timeout": "3s"}"#,
-        );
-        assert_eq!(options.timeout, Duration::from_secs(3));
-        assert!(!format!("{options:?}").contains("hunter2"), "{options:?}");
-        assert!(RabbitmqSink::new(options).is_ok());
-    }
-
-    #[test]
-    fn a_wrong_url_is_refused_without_its_password() {
-        for url in ["http://relay:hunter2@localhost", "relay:hunter2", "amqp://relay:hunter2@localhost:port"] {
-            let options = RabbitmqOptions { url: Secret::from(url), ..RabbitmqOptions::default() };
-            let error = RabbitmqSink::new(options).err().expect("no sink").to_string();
-            assert!(error.contains("amqps://") && !error.contains("hunter2"), "{error}");
-        }
     }
 }

@@ -1,5 +1,5 @@
 //! Everything about an HTTP sink that can be set, with its default and its reason. What can be wrong without asking the
-//! network is found by `rules.rs` and by whoever reads a file or a secret, when the sink is made.
+//! network is found by `HttpSink::new` and by whoever reads a file or a secret, when the sink is made.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -250,7 +250,7 @@ impl HttpOptions {
     }
 
     /// What would be accepted and do nothing.
-    pub(super) fn look(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         let reason = if !self.allow.is_empty() && !self.guarded() {
             "`allow` opens networks to a guard that is off: set guard = true, or take it out"
         } else if self.lanes_in_order && !self.body.holds_several() {
@@ -329,7 +329,7 @@ mod tests {
             (HttpOptions { lanes_in_order: true, ..plain.clone() }, true),
             (HttpOptions { lanes_in_order: true, body: batch, ..plain }, false),
         ] {
-            assert_eq!(options.look().is_err(), refused, "{options:?}");
+            assert_eq!(options.check().is_err(), refused, "{options:?}");
         }
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use postrider::Claimed;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
+use super::connection::ProducerState;
 use super::failure;
-use super::flight::Report;
 use super::options::KafkaOptions;
-use super::producers::Signs;
+use super::reports::Report;
 use crate::sink::{Receipt, SinkFailure, Verdict};
 
 /// How the names of Kafka's own topics begin: `__consumer_offsets`, `__transaction_state`.
@@ -101,20 +101,20 @@ impl<'a> Batch<'a> {
     }
 
     /// One message, if it is still to be sent.
-    pub(super) fn only(&self, at: usize, signs: &Signs) -> Vec<Place> {
+    pub(super) fn only(&self, at: usize, producer: &ProducerState) -> Vec<Place> {
         let Item { topic, key, .. } = &self.items[at];
-        let (partition, _) = signs.place(topic, key);
+        let (partition, _) = producer.place(topic, key);
         if self.is_pending(at) { vec![Place { at, partition }] } else { Vec::new() }
     }
 
     /// Who may go now, topic by topic: of each lane what stands first, as far as it goes to one partition whose broker knows
     /// the producer, and will not take a record after it has refused the one before.
-    pub(super) fn wave(&self, signs: &Signs) -> Vec<Place> {
+    pub(super) fn wave(&self, producer: &ProducerState) -> Vec<Place> {
         let mut runs: HashMap<&str, Option<(&str, i32)>> = HashMap::new();
         let mut wave = Vec::new();
         for (at, item) in self.items.iter().enumerate() {
             let State::Pending { alone, .. } = item.state else { continue };
-            let (partition, is_known) = signs.place(&item.topic, &item.key);
+            let (partition, is_known) = producer.place(&item.topic, &item.key);
             let to = (item.topic.as_str(), partition);
             if let Some(lane) = item.message.lane.as_deref() {
                 let goes = match runs.get(lane) {
@@ -169,21 +169,21 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Takes a wave's reports. Whether some have to be sent again because their producer came to an end.
-    pub(super) fn land(
+    /// Takes a wave's reports. Says whether some have to be sent again because their producer came to an end.
+    pub(super) fn record_reports(
         &mut self,
         sent: &[usize],
         reports: &[Report],
         alone: bool,
         ended: &Ended,
-        signs: &Signs,
+        producer: &ProducerState,
     ) -> bool {
         let mut cut = false;
         for (place, report) in sent.iter().copied().zip(reports) {
             match *report {
                 Report::Delivered { partition, offset } => {
                     let topic = &self.items[place].topic;
-                    signs.has_taken(topic, partition);
+                    producer.has_taken(topic, partition);
                     let at = if offset < 0 { String::new() } else { format!("@{offset}") };
                     let reference = Some(format!("{topic}/{partition}{at}"));
                     self.items[place].state = State::Settled(Verdict::Delivered(Receipt { reference, code: None }));
@@ -238,20 +238,6 @@ impl<'a> Batch<'a> {
             State::Pending { .. } => Verdict::NotSent,
         });
         settled.collect()
-    }
-}
-
-/// Lanes of which a message could not even be handed over: nothing of them may follow.
-#[derive(Default)]
-pub(super) struct Held<'a>(HashSet<&'a str>);
-
-impl<'a> Held<'a> {
-    pub(super) fn hold(&mut self, message: &'a Claimed) {
-        self.0.extend(message.lane.as_deref());
-    }
-
-    pub(super) fn holds(&self, message: &Claimed) -> bool {
-        message.lane.as_deref().is_some_and(|lane| self.0.contains(lane))
     }
 }
 

@@ -8,12 +8,12 @@ use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::Instant;
 
+use super::connection::Producers;
 use super::options::{KafkaAcks, KafkaKey, KafkaOptions};
-use super::producers::Producers;
 use super::{METADATA_SLICE, failure};
 use crate::sink::{Finding, SinkFailure};
 
-pub(super) async fn look(options: &KafkaOptions) -> Vec<Finding> {
+pub(super) async fn findings(options: &KafkaOptions) -> Vec<Finding> {
     let mut findings = settings(options);
     let mut config = match options.client_config() {
         Ok(config) => config,
@@ -71,9 +71,9 @@ async fn metadata(options: &KafkaOptions, config: &ClientConfig) -> Result<Metad
             Some(Err(error)) => error.to_string(),
             None => "its thread ended".to_owned(),
         };
-        if Instant::now() >= until || current.signs.is_unauthorized() {
+        if Instant::now() >= until || current.state.is_unauthorized() {
             let words = format!("the Kafka brokers did not answer in time: {error}; check brokers");
-            return Err(current.signs.failure(SinkFailure::retryable(SinkFailure::UNREACHABLE, words)));
+            return Err(current.state.failure(SinkFailure::retryable(SinkFailure::UNREACHABLE, words)));
         }
     }
 }

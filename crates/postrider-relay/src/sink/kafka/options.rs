@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::KafkaSink;
-use super::producers::words;
+use super::connection::words;
 use crate::error::Error;
 use crate::options::setters;
 use crate::secret::Secret;
@@ -227,7 +227,7 @@ impl KafkaOptions {
 
     /// The same in librdkafka's words.
     pub(super) fn client_config(&self) -> Result<ClientConfig, Error> {
-        self.look()?;
+        self.check()?;
         let mut config = ClientConfig::new();
         config
             .set("bootstrap.servers", &self.brokers)
@@ -259,7 +259,7 @@ impl KafkaOptions {
             .set("reconnect.backoff.max.ms", RECONNECT_MAX_MS);
         for (name, value) in &self.properties {
             let value = value.reveal(name)?;
-            look_at_property(name, &value)?;
+            check_property(name, &value)?;
             config.set(name, value);
         }
         Ok(config)
@@ -279,7 +279,7 @@ impl KafkaOptions {
         Error::options(reason)
     }
 
-    fn look(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), Error> {
         let reason = if self.brokers.trim().is_empty() {
             "the Kafka sink has no brokers; give at least one as host:port"
         } else if self.timeout.is_zero() {
@@ -317,7 +317,7 @@ const NOT_PASSED_THROUGH: [(&[&str], &str); 9] = [
     (&["partitioner"], "the sink finds the partition of a key as a Java client does"),
 ];
 
-fn look_at_property(name: &str, value: &str) -> Result<(), Error> {
+fn check_property(name: &str, value: &str) -> Result<(), Error> {
     let refused = NOT_PASSED_THROUGH.iter().find(|(names, _)| names.contains(&name));
     let reason = if let Some((_, reason)) = refused {
         format!("the Kafka property {name} cannot be set: {reason}")

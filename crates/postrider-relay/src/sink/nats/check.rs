@@ -16,21 +16,21 @@ const MAX_STREAMS: usize = 20;
 /// The server's default. A message that is tried again after its window is stored again.
 const SHORTEST_WINDOW: Duration = Duration::from_mins(2);
 
-pub(super) async fn look(sink: &NatsSink) -> Vec<Finding> {
-    let link = match sink.link().await {
-        Ok(link) => link,
+pub(super) async fn findings(sink: &NatsSink) -> Vec<Finding> {
+    let connection = match sink.connection().await {
+        Ok(connection) => connection,
         Err(failure) => {
             return vec![Finding::broken(failure.message, "make NATS reachable for the relay, then look again")];
         }
     };
-    let info = link.client.server_info();
+    let info = connection.client.server_info();
     let mut findings = vec![Finding::works(format!(
         "NATS {} answers at {}; it takes messages of up to {} bytes",
         info.version,
-        sink.login.address(),
+        sink.connector.address(),
         info.max_payload
     ))];
-    let mut context = jetstream::new(link.client.clone());
+    let mut context = jetstream::new(connection.client.clone());
     context.set_timeout(sink.timeout);
     if let Err(error) = context.query_account().await {
         findings.push(Finding::broken(

@@ -16,7 +16,7 @@ const FSYNC: usize = 2;
 const SCRIPT: usize = 3;
 const TYPE: usize = 4;
 
-pub(super) async fn look(sink: &RedisSink) -> Vec<Finding> {
+pub(super) async fn findings(sink: &RedisSink) -> Vec<Finding> {
     let mut pipeline = Pipeline::new();
     pipeline.ignore_errors();
     pipeline.cmd("INFO");

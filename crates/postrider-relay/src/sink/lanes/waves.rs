@@ -1,16 +1,16 @@
-//! Keeps the order of lanes where a server answers each message of a flight by itself and may refuse one and take the
-//! next. A wave is the first unsettled message of every lane, and all that have no lane; it is sent as one flight, and the
-//! next wave waits for its answers. So the message behind a failed one is never on the wire. Called by the sinks of RabbitMQ
-//! and MQTT.
+//! Keeps the order of lanes where a server answers each message of a batch by itself and may refuse one and take the next.
+//! Called by the sinks of MQTT, NATS and RabbitMQ, which send a wave and settle what became of it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider::Claimed;
 
-use super::{SinkFailure, Verdict};
+use super::runs;
+use crate::sink::{SinkFailure, Verdict};
 
-/// A batch on its way. Messages are named by their place in it.
+/// A batch that is sent in waves. A wave is the first unsettled message of every lane, and all that have no lane; the next
+/// wave waits for its answers. So the message behind a failed one is never on the wire. Messages are named by their place
+/// in the batch.
 pub(crate) struct Waves {
     verdicts: Vec<Option<Verdict>>,
     /// The next message of the same lane.
@@ -24,12 +24,10 @@ impl Waves {
     pub(crate) fn new(batch: &[Arc<Claimed>]) -> Self {
         let verdicts = vec![None; batch.len()];
         let mut waves = Self { verdicts, behind: vec![None; batch.len()], ready: Vec::new(), again: Vec::new() };
-        let mut last: HashMap<&str, usize> = HashMap::new();
-        for (place, message) in batch.iter().enumerate() {
-            let before = message.lane.as_deref().and_then(|lane| last.insert(lane, place));
-            match before {
-                Some(before) => waves.behind[before] = Some(place),
-                None => waves.ready.push(place),
+        for run in runs(batch) {
+            waves.ready.push(run[0]);
+            for pair in run.windows(2) {
+                waves.behind[pair[0]] = Some(pair[1]);
             }
         }
         waves
@@ -37,7 +35,7 @@ impl Waves {
 
     /// What may be sent now, in the order of the batch; none when the batch has come to its end. Each of them is to be
     /// settled, or sent again, before this is called again.
-    pub(crate) fn next_flight(&mut self) -> Option<Vec<usize>> {
+    pub(crate) fn next_wave(&mut self) -> Option<Vec<usize>> {
         self.again.pop().or_else(|| {
             let mut wave = std::mem::take(&mut self.ready);
             wave.sort_unstable();
@@ -64,7 +62,8 @@ impl Waves {
         places.into_iter().for_each(|place| self.settle(place, Verdict::Failed(failure.clone())));
     }
 
-    /// One of these, and it is not known which, spoiled the flight for all: they go again in halves, until it is alone.
+    /// One of these, and it is not known which, spoiled the wave for all: they go again in halves, until it is alone.
+    #[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
     pub(crate) fn halve(&mut self, mut places: Vec<usize>) {
         let second = places.split_off(places.len().div_ceil(2));
         self.again.extend([second, places].into_iter().filter(|half| !half.is_empty()));

@@ -1,15 +1,23 @@
-//! Reads the options into what the library wants to know for a connection. Everything that can be wrong without a server is
-//! found here.
+//! Everything about an MQTT sink that can be set, and what the library wants to know of it for a connection. What can be
+//! wrong without a server is found here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use rumqttc::{MqttOptions as Connection, NetworkOptions, QoS, TlsConfiguration, Transport};
+use rumqttc::{NetworkOptions, QoS, TlsConfiguration, Transport};
+use serde::Deserialize;
 use url::Url;
 
-use super::MqttOptions;
+use super::MqttSink;
 use crate::error::Error;
+use crate::options::setters;
+use crate::secret::Secret;
+use crate::sink::Sink;
+use crate::sink::destinations::Destinations;
+use crate::sink::registry::BuildSink;
+use crate::sink::template::Template;
 
 const PORT: u16 = 1883;
 const TLS_PORT: u16 = 8883;
@@ -18,12 +26,109 @@ const REQUEST_BATCH: usize = 100;
 /// We subscribe to nothing: what comes are answers, with words of the server at the most.
 const MAX_INCOMING_BYTES: u32 = 256 << 10;
 
+/// How to publish to an MQTT server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct MqttOptions {
+    /// `mqtt://host:port`, or `mqtts://` for TLS; a user and a password may stand in it, so it may be taken from the
+    /// environment or a file.
+    pub url: Secret,
+    /// The user, if it is not in the URL.
+    pub user: Option<String>,
+    /// The password, if it is not in the URL.
+    pub password: Option<Secret>,
+    /// By default a random one. It must be of one process alone: a server throws out whoever came before with the same id.
+    /// Further connections have a number behind it: `relay-1`.
+    pub client_id: Option<String>,
+    /// The topic: `{topic}`. A message whose topic would hold a wildcard is refused.
+    pub topic: Template,
+    /// Which topics messages may name: `["orders/*"]`. By default every one that does not begin with `$`.
+    pub destinations: Destinations,
+    /// The quality of service: 1, at least once, or 2. The relay retries in either case, so 2 takes longer and is of use only
+    /// for what happens between one attempt and its answer.
+    pub qos: u8,
+    /// Whether the server is to keep the last message of each topic for whoever subscribes later: no.
+    pub retain: bool,
+    /// Whether it is a failure that nobody subscribes to the topic: yes, since the server throws such a message away. Not every
+    /// server tells, and at quality 2 the library does not.
+    pub require_subscriber: bool,
+    /// How long the server may be silent, connecting included, before what is not acknowledged counts as failed: 10 s. A
+    /// delivery takes at most twice as long.
+    #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub timeout: Duration,
+    /// After how long a silence both sides ask whether the other is there: 30 s.
+    #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
+    pub keep_alive: Duration,
+    /// At most so many messages without an answer on one connection, unless the server takes fewer: 1,000.
+    pub max_inflight: u16,
+    /// At most so many connections, each of which serves one batch at a time: 4.
+    pub connections: usize,
+    /// A file of PEM certificates to trust instead of those of the system.
+    pub ca: Option<PathBuf>,
+    /// A file with our own certificate in PEM, for servers that ask for one; `ca` and `client_key` go with it.
+    pub client_cert: Option<PathBuf>,
+    /// A file with its key in PEM.
+    pub client_key: Option<PathBuf>,
+}
+
+setters! { MqttOptions:
+    url: Secret, user: Option<String>, password: Option<Secret>, client_id: Option<String>, topic: Template,
+    destinations: Destinations, qos: u8, retain: bool, require_subscriber: bool, timeout: Duration,
+    keep_alive: Duration, max_inflight: u16, connections: usize, ca: Option<PathBuf>, client_cert: Option<PathBuf>,
+    client_key: Option<PathBuf>,
+}
+
+impl MqttOptions {
+    pub(crate) const PUBLIC_KEYS: &'static [&'static str] = &[
+        "url",
+        "user",
+        "client_id",
+        "topic",
+        "destinations",
+        "timeout",
+        "keep_alive",
+        "ca",
+        "client_cert",
+        "client_key",
+    ];
+}
+
+impl BuildSink for MqttOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, Error> {
+        Ok(Arc::new(MqttSink::new(self.clone())?))
+    }
+}
+
+impl Default for MqttOptions {
+    fn default() -> Self {
+        Self {
+            url: Secret::from("mqtt://localhost:1883"),
+            user: None,
+            password: None,
+            client_id: None,
+            topic: Template::topic(),
+            destinations: Destinations::default(),
+            qos: 1,
+            retain: false,
+            require_subscriber: true,
+            timeout: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(30),
+            max_inflight: 1_000,
+            connections: 4,
+            ca: None,
+            client_cert: None,
+            client_key: None,
+        }
+    }
+}
+
 fn wrong(reason: impl std::fmt::Display) -> Error {
     Error::options(format!("MQTT: {reason}"))
 }
 
 /// The connection's options, under the first client id, and the quality of service.
-pub(super) fn read(options: &MqttOptions) -> Result<(Connection, QoS), Error> {
+pub(super) fn connection_options(options: &MqttOptions) -> Result<(rumqttc::MqttOptions, QoS), Error> {
     let qos = match options.qos {
         1 => QoS::AtLeastOnce,
         2 => QoS::ExactlyOnce,
@@ -44,7 +149,7 @@ pub(super) fn read(options: &MqttOptions) -> Result<(Connection, QoS), Error> {
     let client_id = options.client_id.clone();
     let client_id = client_id.unwrap_or_else(|| format!("postrider-{}", uuid::Uuid::new_v4().simple()));
     let mut connection =
-        Connection::new(client_id, (host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(port)));
+        rumqttc::MqttOptions::new(client_id, (host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(port)));
     let mut network = NetworkOptions::new();
     network.set_tcp_nodelay(true);
     let keep_alive = options.keep_alive.max(Duration::from_secs(1)).as_secs();
@@ -92,7 +197,6 @@ fn transport(options: &MqttOptions) -> Result<Transport, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
 
     #[test]
     fn options_are_read_and_show_no_password() {
@@ -101,7 +205,7 @@ mod tests {
         )
         .expect("options");
         assert!(!format!("{options:?}").contains("hunter"), "{options:?}");
-        let (connection, qos) = read(&options).expect("they are good");
+        let (connection, qos) = connection_options(&options).expect("they are good");
         assert_eq!(qos, QoS::ExactlyOnce);
         assert_eq!(connection.keep_alive(), Duration::from_secs(5));
         assert_eq!(connection.broker().tcp_address(), Some(("::1", 1884)));
@@ -117,7 +221,7 @@ mod tests {
             (with_url("mqtt://:hunter2@localhost"), "without a `user`"),
             (MqttOptions { qos: 0, ..MqttOptions::default() }, "1 or 2"),
         ] {
-            let error = read(&options).expect_err("wrong").to_string();
+            let error = connection_options(&options).expect_err("wrong").to_string();
             assert!(error.contains(reason) && !error.contains("hunter2"), "{error}");
         }
     }

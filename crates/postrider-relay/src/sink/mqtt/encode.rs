@@ -17,7 +17,7 @@ const PACKET_ID_BYTES: usize = 2;
 /// How the server's own topics begin: `$SYS` tells of it, `$CONTROL` changes it.
 const OWN: [&str; 1] = ["$"];
 
-pub(super) struct Parcel {
+pub(super) struct Publication {
     pub(super) topic: String,
     pub(super) payload: Bytes,
     pub(super) properties: PublishProperties,
@@ -25,7 +25,7 @@ pub(super) struct Parcel {
     size: usize,
 }
 
-impl Parcel {
+impl Publication {
     pub(super) fn new(
         message: &Claimed,
         template: &Template,

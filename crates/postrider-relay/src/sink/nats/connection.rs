@@ -20,15 +20,15 @@ const QUEUE: usize = 16;
 /// How often the server is asked whether it is there; after two that stay without an answer, the connection is lost.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) client: Client,
-    pub(super) trouble: Trouble,
+    pub(super) state: StateWatch,
 }
 
-impl Link {
+impl Connection {
     /// Whether nothing has happened to it since it was made.
     pub(super) fn is_well(&self) -> bool {
-        !self.trouble.0.borrow().lost && self.trouble.0.has_changed().is_ok()
+        !self.state.0.borrow().lost && self.state.0.has_changed().is_ok()
     }
 }
 
@@ -40,9 +40,9 @@ struct State {
     said: Option<String>,
 }
 
-pub(super) struct Trouble(watch::Receiver<State>);
+pub(super) struct StateWatch(watch::Receiver<State>);
 
-impl Trouble {
+impl StateWatch {
     /// Waits until the connection is lost; returns what the server said before.
     pub(super) async fn until_lost(&mut self) -> Option<String> {
         // An error says that the library's tasks have ended, which is the same.
@@ -65,7 +65,7 @@ enum Identity {
 }
 
 /// All that is needed to connect.
-pub(super) struct Login {
+pub(super) struct Connector {
     servers: Vec<ServerAddr>,
     /// The servers without users and passwords.
     address: String,
@@ -76,7 +76,7 @@ pub(super) struct Login {
     timeout: Duration,
 }
 
-impl Login {
+impl Connector {
     pub(super) fn new(options: &NatsOptions) -> Result<Self, Error> {
         let wrong = |reason: String| Error::options(format!("a NATS sink: {reason}"));
         let servers = servers(&options.servers)?;
@@ -102,8 +102,8 @@ impl Login {
         &self.address
     }
 
-    pub(super) async fn connect(&self) -> Result<Link, ConnectError> {
-        let (tell, trouble) = watch::channel(State::default());
+    pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
+        let (tell, state) = watch::channel(State::default());
         let tell_of = move |event| {
             tell.send_modify(|state| match event {
                 Event::Disconnected | Event::Closed => state.lost = true,
@@ -113,7 +113,7 @@ impl Login {
             std::future::ready(())
         };
         let client = self.options().event_callback(tell_of).connect(self.servers.as_slice()).await?;
-        Ok(Link { client, trouble: Trouble(trouble) })
+        Ok(Connection { client, state: StateWatch(state) })
     }
 
     fn options(&self) -> ConnectOptions {

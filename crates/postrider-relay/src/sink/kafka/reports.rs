@@ -17,7 +17,7 @@ pub(super) enum Report {
 
 /// Reports as they come in.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
+pub(super) struct DeliveryReports {
     reports: Mutex<Reports>,
     all_in: Notify,
 }
@@ -29,18 +29,18 @@ struct Reports {
 }
 
 /// Goes with a message through librdkafka and comes back with its report.
-pub(super) struct Ticket {
-    flight: Arc<Flight>,
+pub(super) struct PendingReport {
+    all: Arc<DeliveryReports>,
     place: usize,
 }
 
-impl Flight {
+impl DeliveryReports {
     /// For one more message.
-    pub(super) fn ticket(self: &Arc<Self>) -> Ticket {
+    pub(super) fn pending_report(self: &Arc<Self>) -> PendingReport {
         let mut reports = self.lock();
         reports.by_place.push(None);
         reports.missing += 1;
-        Ticket { flight: Arc::clone(self), place: reports.by_place.len() - 1 }
+        PendingReport { all: Arc::clone(self), place: reports.by_place.len() - 1 }
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -57,7 +57,7 @@ impl Flight {
         }
     }
 
-    /// By the order of their tickets. What has no report was taken back without one.
+    /// In the order in which they were asked for. What has no report was taken back without one.
     pub(super) fn reports(&self) -> Vec<Report> {
         let unknown = Report::Refused(Code::PurgeInflight);
         self.lock().by_place.iter().map(|report| report.unwrap_or(unknown)).collect()
@@ -68,22 +68,22 @@ impl Flight {
     }
 }
 
-impl Ticket {
-    /// The message was not taken: nothing will come back for it. Only for the last ticket.
+impl PendingReport {
+    /// The message was not taken: nothing will come back for it. Only for the one asked for last.
     pub(super) fn take_back(self) {
-        let mut reports = self.flight.lock();
+        let mut reports = self.all.lock();
         reports.by_place.truncate(self.place);
         reports.missing -= 1;
     }
 
     pub(super) fn report(self, report: Report) {
-        let mut reports = self.flight.lock();
+        let mut reports = self.all.lock();
         let place = &mut reports.by_place[self.place];
         if place.replace(report).is_none() {
             reports.missing -= 1;
         }
         if reports.missing == 0 {
-            self.flight.all_in.notify_one();
+            self.all.all_in.notify_one();
         }
     }
 }

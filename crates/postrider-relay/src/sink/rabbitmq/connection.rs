@@ -1,6 +1,6 @@
-//! Connections to RabbitMQ, each with one channel in confirm mode, lent to one delivery at a time. A link that is dropped
+//! Connections to RabbitMQ, each with one channel in confirm mode and used by one delivery at a time. A connection that is dropped
 //! while messages are on it has its socket shut down at once, so that nothing the library still holds is sent behind the
-//! relay's back; there is no other way to stop it. A link that the server has blocked is kept aside as a watch: as long as
+//! relay's back; there is no other way to stop it. A connection that the server has blocked is kept and watched: as long as
 //! it is blocked, nothing is sent at all.
 
 use std::io;
@@ -14,7 +14,7 @@ use futures_util::stream::BoxStream;
 use lapin::options::ConfirmSelectOptions;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::{AMQPScheme, AMQPUri};
-use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
+use lapin::{AsyncTcpStream, Channel, ConnectionProperties, Event};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::failure;
@@ -28,22 +28,22 @@ pub(super) struct Target {
 }
 
 /// A connection with its channel.
-pub(super) struct Link {
+pub(super) struct Connection {
     // Dropped first: what is in doubt is cut off before the library says a polite goodbye behind it.
-    gate: Gate,
-    pub(super) connection: Connection,
+    guard: SocketGuard,
+    pub(super) inner: lapin::Connection,
     pub(super) channel: Channel,
     events: BoxStream<'static, Event>,
 }
 
-impl Link {
+impl Connection {
     pub(super) async fn open(target: &Target) -> Result<Self, lapin::Error> {
         // In doubt from the start: the library would go on with a connection that nobody waits for any more.
-        let mut gate = Gate { socket: Arc::default(), in_doubt: true };
-        let (socket, tls, timeout) = (Arc::clone(&gate.socket), target.tls.clone(), target.timeout);
+        let mut guard = SocketGuard { socket: Arc::default(), in_doubt: true };
+        let (socket, tls, timeout) = (Arc::clone(&guard.socket), target.tls.clone(), target.timeout);
         let properties = ConnectionProperties::default().with_connection_name("postrider".into());
         let runtime = lapin::runtime::default_runtime()?;
-        let connection = Connection::connector(
+        let connection = lapin::Connection::connector(
             target.uri.clone(),
             runtime,
             async move |uri: AMQPUri, runtime| {
@@ -58,7 +58,7 @@ impl Link {
                     let stream = tried?;
                     if let AsyncTcpStream::Plain(plain) = &stream {
                         plain.get_ref().set_nodelay(true)?;
-                        admit(&socket, plain.get_ref())?;
+                        attach(&socket, plain.get_ref())?;
                     }
                     match uri.scheme {
                         AMQPScheme::AMQP => Ok(stream),
@@ -73,18 +73,18 @@ impl Link {
         let events = connection.events_listener().boxed();
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        gate.in_doubt = false;
-        Ok(Self { gate, connection, channel, events })
+        guard.in_doubt = false;
+        Ok(Self { guard, inner: connection, channel, events })
     }
 
     /// What is sent from now on has no answer yet.
     pub(super) fn begin(&mut self) {
-        self.gate.in_doubt = true;
+        self.guard.in_doubt = true;
     }
 
     /// How many bytes a frame may have.
     pub(super) fn frame_max(&self) -> usize {
-        usize::try_from(self.connection.configuration().frame_max()).unwrap_or(usize::MAX)
+        usize::try_from(self.inner.configuration().frame_max()).unwrap_or(usize::MAX)
     }
 
     /// Waits until the server says that it blocks publishers, and why.
@@ -98,16 +98,16 @@ impl Link {
     }
 
     fn is_up(&self) -> bool {
-        self.connection.status().connected() && self.channel.status().connected()
+        self.inner.status().connected() && self.channel.status().connected()
     }
 
     fn is_blocked(&self) -> bool {
-        self.connection.status().connected() && self.connection.status().blocked()
+        self.inner.status().connected() && self.inner.status().blocked()
     }
 }
 
 /// The socket under a connection.
-struct Gate {
+struct SocketGuard {
     socket: Arc<Mutex<Socket>>,
     /// Whether something may be on the connection that has no answer.
     in_doubt: bool,
@@ -121,7 +121,7 @@ enum Socket {
     Shut,
 }
 
-fn admit(socket: &Mutex<Socket>, stream: &impl AsFd) -> io::Result<()> {
+fn attach(socket: &Mutex<Socket>, stream: &impl AsFd) -> io::Result<()> {
     let mut socket = lock(socket);
     if matches!(*socket, Socket::Shut) {
         return Err(io::ErrorKind::ConnectionAborted.into());
@@ -130,7 +130,7 @@ fn admit(socket: &Mutex<Socket>, stream: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-impl Drop for Gate {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
         if self.in_doubt {
             self.shut(Shutdown::Both);
@@ -138,7 +138,7 @@ impl Drop for Gate {
     }
 }
 
-impl Gate {
+impl SocketGuard {
     fn shut(&self, how: Shutdown) {
         let mut socket = lock(&self.socket);
         if let Socket::Open(stream) = &*socket {
@@ -151,61 +151,61 @@ impl Gate {
     }
 }
 
-/// The links of one sink.
-pub(super) struct Links {
+/// The connections of one sink.
+pub(super) struct ConnectionPool {
     target: Target,
-    turns: Semaphore,
-    idle: Mutex<Vec<Link>>,
-    blocked: Mutex<Option<(Link, String)>>,
+    permits: Semaphore,
+    idle: Mutex<Vec<Connection>>,
+    blocked: Mutex<Option<(Connection, String)>>,
 }
 
-impl Links {
+impl ConnectionPool {
     pub(super) fn new(target: Target, most: usize) -> Self {
-        Self { target, turns: Semaphore::new(most), idle: Mutex::default(), blocked: Mutex::default() }
+        Self { target, permits: Semaphore::new(most), idle: Mutex::default(), blocked: Mutex::default() }
     }
 
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Waits until one of the links is free, or may be made.
-    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.turns.acquire().await.ok()
+    /// Waits until one of the connections is free, or may be made.
+    pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.acquire().await.ok()
     }
 
-    /// A link that works, as far as is known; whoever takes it has a turn.
-    pub(super) async fn take(&self) -> Result<Link, SinkFailure> {
+    /// A connection that works, as far as is known; whoever takes it has a permit.
+    pub(super) async fn take(&self) -> Result<Connection, SinkFailure> {
         if let Some(reason) = self.blocked() {
             return Err(failure::blocked(&reason));
         }
         loop {
             let idle = lock(&self.idle).pop();
             match idle {
-                Some(link) if link.is_up() && !link.is_blocked() => return Ok(link),
+                Some(connection) if connection.is_up() && !connection.is_blocked() => return Ok(connection),
                 Some(_) => {}
-                None => return Link::open(&self.target).await.map_err(|error| failure::of(&error)),
+                None => return Connection::open(&self.target).await.map_err(|error| failure::of(&error)),
             }
         }
     }
 
-    /// Takes back a link on which everything was answered.
-    pub(super) fn give_back(&self, mut link: Link) {
-        link.gate.in_doubt = false;
-        if link.is_up() {
-            lock(&self.idle).push(link);
+    /// Takes back a connection on which everything was answered.
+    pub(super) fn give_back(&self, mut connection: Connection) {
+        connection.guard.in_doubt = false;
+        if connection.is_up() {
+            lock(&self.idle).push(connection);
         }
     }
 
-    /// Keeps a blocked link to see when that ends. Nothing more is sent on it.
-    pub(super) fn watch(&self, link: Link, reason: String) {
-        link.gate.shut(Shutdown::Write);
-        *lock(&self.blocked) = Some((link, reason));
+    /// Keeps a blocked connection to see when that ends. Nothing more is sent on it.
+    pub(super) fn watch(&self, connection: Connection, reason: String) {
+        connection.guard.shut(Shutdown::Write);
+        *lock(&self.blocked) = Some((connection, reason));
     }
 
     /// Why the server blocks publishers, while it does.
     pub(super) fn blocked(&self) -> Option<String> {
         let mut watched = lock(&self.blocked);
-        watched.take_if(|(link, _)| !link.is_blocked());
+        watched.take_if(|(connection, _)| !connection.is_blocked());
         watched.as_ref().map(|(_, reason)| reason.clone())
     }
 }

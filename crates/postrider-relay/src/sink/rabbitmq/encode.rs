@@ -25,7 +25,7 @@ const OWN: [&str; 1] = ["amq."];
 
 /// Everything but the body.
 #[derive(Clone)]
-pub(super) struct Parcel {
+pub(super) struct Publication {
     pub(super) exchange: ShortString,
     pub(super) routing_key: ShortString,
     pub(super) properties: BasicProperties,
@@ -33,15 +33,15 @@ pub(super) struct Parcel {
     pub(super) header_bytes: usize,
 }
 
-/// Where a message goes.
-pub(super) struct Addressing {
+/// Where messages go, and how large they may be.
+pub(super) struct Encoder {
     pub(super) exchange: Option<Template>,
     pub(super) routing_key: Template,
     pub(super) destinations: Destinations,
     pub(super) max_message_size: usize,
 }
 
-impl Addressing {
+impl Encoder {
     /// Exchange and routing key. Without an exchange of its own, the routing key is the name of a queue.
     fn address(&self, message: &Claimed) -> Result<(String, String), SinkFailure> {
         let routing_key = self.routing_key.render(message)?;
@@ -66,7 +66,7 @@ impl Addressing {
         }
     }
 
-    pub(super) fn parcel(&self, message: &Claimed) -> Result<Parcel, SinkFailure> {
+    pub(super) fn encode(&self, message: &Claimed) -> Result<Publication, SinkFailure> {
         let size = message.content.as_bytes().len();
         if size > self.max_message_size {
             let words = format!("{size} bytes are more than the sink's max_message_size, {}", self.max_message_size);
@@ -84,7 +84,7 @@ impl Addressing {
         if let Ok(since) = message.occurred_at.duration_since(UNIX_EPOCH) {
             properties = properties.with_timestamp(since.as_secs());
         }
-        Ok(Parcel {
+        Ok(Publication {
             exchange: short(&exchange, "exchange", SinkFailure::NO_ADDRESS)?,
             routing_key: short(&routing_key, "routing key", SinkFailure::NO_ADDRESS)?,
             properties,
@@ -93,7 +93,7 @@ impl Addressing {
     }
 }
 
-impl Parcel {
+impl Publication {
     /// Properties must fit into one frame; a larger one closes the connection.
     pub(super) fn fits(&self, frame_max: usize) -> Result<(), SinkFailure> {
         if frame_max == 0 || self.header_bytes <= frame_max {

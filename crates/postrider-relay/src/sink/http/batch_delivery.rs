@@ -5,7 +5,6 @@
 //! may hold several, and relies on the receiver: in one request, it takes nothing of a lane behind the first event of it
 //! that it does not take. Whatever it answers, what stands behind a failed message of its lane is handed back here.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use postrider::Claimed;
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 use super::options::HttpBody;
 use super::{HttpSink, batch};
 use crate::policy::FailureClass;
+use crate::sink::lanes::FailedLanes;
 use crate::sink::{SinkFailure, Verdict};
 
 /// What became of a request as a whole.
@@ -27,16 +27,16 @@ enum Exchanged {
 }
 
 impl HttpSink {
-    pub(super) async fn deliver_together(&self, messages: &[Arc<Claimed>], deadline: Instant) -> Vec<Verdict> {
+    pub(super) async fn deliver_batch(&self, messages: &[Arc<Claimed>], deadline: Instant) -> Vec<Verdict> {
         let mut settled = Settled::new(messages);
         // What is still to be sent, the next part last.
         let mut parts: Vec<Vec<usize>> = vec![(0..messages.len()).collect()];
         while let Some(part) = parts.pop() {
-            let sent: Vec<usize> = part.into_iter().filter(|index| !settled.is_held(*index)).collect();
+            let sent: Vec<usize> = part.into_iter().filter(|index| !settled.is_behind_a_failure(*index)).collect();
             if sent.is_empty() {
                 continue;
             }
-            match self.exchange_together(messages, &sent, deadline).await {
+            match self.exchange_batch(messages, &sent, deadline).await {
                 Exchanged::Taken(verdicts) => settled.settle(&sent, verdicts),
                 Exchanged::Refused(_) if sent.len() > 1 && Instant::now() < deadline => {
                     let (first, second) = sent.split_at(sent.len() / 2);
@@ -58,7 +58,7 @@ impl HttpSink {
         settled.verdicts
     }
 
-    async fn exchange_together(&self, messages: &[Arc<Claimed>], sent: &[usize], deadline: Instant) -> Exchanged {
+    async fn exchange_batch(&self, messages: &[Arc<Claimed>], sent: &[usize], deadline: Instant) -> Exchanged {
         let messages: Vec<&Claimed> = sent.iter().map(|index| &*messages[*index]).collect();
         let exchanged = match self.composer.several(&messages) {
             Ok(outgoing) => self.exchange(outgoing, deadline).await,
@@ -88,26 +88,25 @@ impl HttpSink {
 struct Settled<'a> {
     messages: &'a [Arc<Claimed>],
     verdicts: Vec<Verdict>,
-    /// Lanes of which a message has failed.
-    held: HashSet<&'a str>,
+    failed_lanes: FailedLanes<'a>,
 }
 
 impl<'a> Settled<'a> {
     fn new(messages: &'a [Arc<Claimed>]) -> Self {
-        Self { messages, verdicts: vec![Verdict::NotSent; messages.len()], held: HashSet::new() }
+        Self { messages, verdicts: vec![Verdict::NotSent; messages.len()], failed_lanes: FailedLanes::default() }
     }
 
-    fn is_held(&self, index: usize) -> bool {
-        self.messages[index].lane.as_deref().is_some_and(|lane| self.held.contains(lane))
+    fn is_behind_a_failure(&self, index: usize) -> bool {
+        self.failed_lanes.contains(&self.messages[index])
     }
 
     fn settle(&mut self, sent: &[usize], verdicts: Vec<Verdict>) {
         for (index, verdict) in sent.iter().copied().zip(verdicts) {
-            if self.is_held(index) {
+            if self.is_behind_a_failure(index) {
                 continue;
             }
             if !matches!(verdict, Verdict::Delivered(_)) {
-                self.held.extend(self.messages[index].lane.as_deref());
+                self.failed_lanes.insert(&self.messages[index]);
             }
             self.verdicts[index] = verdict;
         }

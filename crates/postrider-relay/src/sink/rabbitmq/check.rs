@@ -8,17 +8,17 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
 use tokio::time::timeout;
 
+use super::connection::{Connection, ConnectionPool};
+use super::encode::Encoder;
 use super::failure;
-use super::link::{Link, Links};
-use super::parcel::Addressing;
 use crate::sink::template::Template;
 use crate::sink::{Finding, SinkFailure};
 
-pub(super) async fn look(links: &Links, addressing: &Addressing) -> Vec<Finding> {
-    let target = links.target();
-    let looking = async {
-        let link = match Link::open(target).await {
-            Ok(link) => link,
+pub(super) async fn findings(connections: &ConnectionPool, encoder: &Encoder) -> Vec<Finding> {
+    let target = connections.target();
+    let asking = async {
+        let connection = match Connection::open(target).await {
+            Ok(connection) => connection,
             Err(error) => return vec![not_let_in(&error)],
         };
         let uri = &target.uri;
@@ -26,8 +26,8 @@ pub(super) async fn look(links: &Links, addressing: &Addressing) -> Vec<Finding>
             "RabbitMQ at {}:{} lets us into the virtual host {:?} and confirms what is published",
             uri.authority.host, uri.authority.port, uri.vhost
         ))];
-        findings.extend(look_for_the_exchange(&link.channel, addressing).await);
-        if let Some(reason) = links.blocked() {
+        findings.extend(of_the_exchange(&connection.channel, encoder).await);
+        if let Some(reason) = connections.blocked() {
             findings.push(Finding::broken(
                 format!("the server has blocked its publishers: {reason}"),
                 "give it memory or disk: `rabbitmq-diagnostics alarms` tells which",
@@ -35,11 +35,11 @@ pub(super) async fn look(links: &Links, addressing: &Addressing) -> Vec<Finding>
         }
         findings
     };
-    timeout(target.timeout, looking).await.unwrap_or_else(|_| vec![silent(target.timeout)])
+    timeout(target.timeout, asking).await.unwrap_or_else(|_| vec![silent(target.timeout)])
 }
 
-async fn look_for_the_exchange(channel: &Channel, addressing: &Addressing) -> Option<Finding> {
-    let (exchange, routing_key) = (addressing.exchange.as_ref(), &addressing.routing_key);
+async fn of_the_exchange(channel: &Channel, encoder: &Encoder) -> Option<Finding> {
+    let (exchange, routing_key) = (encoder.exchange.as_ref(), &encoder.routing_key);
     match (exchange.map(Template::fixed), routing_key.fixed()) {
         (Some(Some(name)), _) => {
             let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };

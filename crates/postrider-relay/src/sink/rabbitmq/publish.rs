@@ -1,4 +1,4 @@
-//! One flight: publishes all on one channel, then collects the answers and says of which message they make what certain.
+//! Publishes a wave on one channel, then collects the answers and says of which message they make what certain.
 //! Called by the sink for each wave; it decides nothing about what goes next.
 
 use std::collections::HashMap;
@@ -13,27 +13,27 @@ use lapin::protocol::AMQPErrorKind;
 use lapin::{Channel, Confirmation, ErrorKind};
 use tokio::time::{Instant, sleep_until};
 
+use super::connection::Connection;
+use super::encode::Publication;
 use super::failure;
-use super::link::Link;
-use super::parcel::Parcel;
 use crate::sink::{Receipt, Verdict};
 
-/// A message of a flight.
+/// A message of a wave.
 #[derive(Clone, Copy)]
-pub(super) struct Letter<'a> {
+pub(super) struct Outgoing<'a> {
     pub(super) place: usize,
-    pub(super) parcel: &'a Parcel,
+    pub(super) publication: &'a Publication,
     pub(super) body: &'a [u8],
 }
 
-impl Letter<'_> {
+impl Outgoing<'_> {
     fn message_id(&self) -> &str {
-        self.parcel.properties.message_id().as_ref().map_or("", |id| id.as_str())
+        self.publication.properties.message_id().as_ref().map_or("", |id| id.as_str())
     }
 }
 
-/// What came of a flight.
-pub(super) struct Flown {
+/// What became of a wave.
+pub(super) struct Published {
     /// The verdict of each message of which the answers make it certain.
     pub(super) certain: Vec<Option<Verdict>>,
     pub(super) end: End,
@@ -50,37 +50,38 @@ pub(super) enum End {
     Broken(lapin::Error),
 }
 
-/// Sends them all and waits for the answers. Unless all are answered the link is in doubt: dropping it ends it.
-pub(super) async fn publish(link: &mut Link, letters: &[Letter<'_>], deadline: Instant) -> Flown {
-    link.begin();
-    let channel = link.channel.clone();
-    let mut flights: FuturesUnordered<_> = (0..letters.len()).map(|at| one(&channel, at, letters[at]).fuse()).collect();
-    let mut answers = Answers { confirmed: letters.iter().map(|_| None).collect(), broken: None };
+/// Sends them all and waits for the answers. Unless all are answered the connection is in doubt: dropping it ends it.
+pub(super) async fn publish(connection: &mut Connection, outgoing: &[Outgoing<'_>], deadline: Instant) -> Published {
+    connection.begin();
+    let channel = connection.channel.clone();
+    let mut pending: FuturesUnordered<_> =
+        (0..outgoing.len()).map(|at| publish_one(&channel, at, outgoing[at]).fuse()).collect();
+    let mut answers = Answers { confirmed: outgoing.iter().map(|_| None).collect(), broken: None };
     let mut late = pin!(sleep_until(deadline));
     let mut end = loop {
         tokio::select! {
             biased;
-            answer = flights.next() => match answer {
+            answer = pending.next() => match answer {
                 Some((at, answer)) => answers.note(at, answer),
                 None => break End::Answered,
             },
-            reason = link.until_blocked() => break End::Blocked(reason),
+            reason = connection.until_blocked() => break End::Blocked(reason),
             () = &mut late => break End::Late,
         }
     };
-    answers.sweep(Pin::new(&mut flights));
+    answers.sweep(Pin::new(&mut pending));
     if let Some(error) = answers.broken {
         end = End::Broken(error);
     }
-    let certain = certain(letters, &answers.confirmed, matches!(end, End::Answered));
-    Flown { certain, end }
+    let certain = certain(outgoing, &answers.confirmed, matches!(end, End::Answered));
+    Published { certain, end }
 }
 
-async fn one(channel: &Channel, at: usize, letter: Letter<'_>) -> (usize, Result<Confirmation, lapin::Error>) {
-    let Parcel { exchange, routing_key, properties, .. } = letter.parcel;
+async fn publish_one(channel: &Channel, at: usize, one: Outgoing<'_>) -> (usize, Result<Confirmation, lapin::Error>) {
+    let Publication { exchange, routing_key, properties, .. } = one.publication;
     let options = BasicPublishOptions { mandatory: true, immediate: false };
     let publishing =
-        channel.basic_publish(exchange.clone(), routing_key.clone(), options, letter.body, properties.clone());
+        channel.basic_publish(exchange.clone(), routing_key.clone(), options, one.body, properties.clone());
     let answer = match publishing.await {
         Ok(confirm) => confirm.await,
         Err(error) => Err(error),
@@ -106,15 +107,15 @@ impl Answers {
     /// Takes every answer that is there. When a round finds none, no return is overlooked that belongs to a confirmation
     /// already seen: the library sets them one after the other, and a return never later than its own confirmation unless
     /// that carries another one's.
-    fn sweep<F>(&mut self, mut flights: Pin<&mut FuturesUnordered<F>>)
+    fn sweep<F>(&mut self, mut pending: Pin<&mut FuturesUnordered<F>>)
     where
         F: FusedFuture<Output = (usize, Result<Confirmation, lapin::Error>)>,
     {
         let mut context = Context::from_waker(Waker::noop());
         let mut found = true;
         while std::mem::take(&mut found) {
-            for mut flight in flights.as_mut().iter_pin_mut().filter(|flight| !flight.is_terminated()) {
-                if let Poll::Ready((at, answer)) = flight.as_mut().poll(&mut context) {
+            for mut future in pending.as_mut().iter_pin_mut().filter(|future| !future.is_terminated()) {
+                if let Poll::Ready((at, answer)) = future.as_mut().poll(&mut context) {
                     self.note(at, answer);
                     found = true;
                 }
@@ -124,16 +125,16 @@ impl Answers {
 }
 
 /// What the answers say. A return is known by the message id it carries, not by the confirmation that carries it.
-fn certain(letters: &[Letter<'_>], answers: &[Option<Confirmation>], complete: bool) -> Vec<Option<Verdict>> {
+fn certain(outgoing: &[Outgoing<'_>], answers: &[Option<Confirmation>], complete: bool) -> Vec<Option<Verdict>> {
     let returned: HashMap<&str, &BasicReturnMessage> = answers
         .iter()
         .flatten()
         .filter_map(carried)
         .filter_map(|message| Some((message.properties.message_id().as_ref()?.as_str(), message)))
         .collect();
-    let verdict = |(letter, answer): (&Letter<'_>, &Option<Confirmation>)| {
+    let verdict = |(one, answer): (&Outgoing<'_>, &Option<Confirmation>)| {
         let answer = answer.as_ref()?;
-        if let Some(message) = returned.get(letter.message_id()) {
+        if let Some(message) = returned.get(one.message_id()) {
             return Some(Verdict::Failed(failure::refused(message.reply_code, message.reply_text.as_str())));
         }
         match answer {
@@ -144,7 +145,7 @@ fn certain(letters: &[Letter<'_>], answers: &[Option<Confirmation>], complete: b
             Confirmation::NotRequested => None,
         }
     };
-    letters.iter().zip(answers).map(verdict).collect()
+    outgoing.iter().zip(answers).map(verdict).collect()
 }
 
 fn carried(confirmation: &Confirmation) -> Option<&BasicReturnMessage> {
@@ -155,9 +156,11 @@ fn carried(confirmation: &Confirmation) -> Option<&BasicReturnMessage> {
 }
 
 /// Whether one of these closed the channel, and it is not known which.
-pub(super) fn may_be_of_one(error: &lapin::Error, left: &[Letter<'_>]) -> bool {
+pub(super) fn may_be_of_one(error: &lapin::Error, left: &[Outgoing<'_>]) -> bool {
     let ErrorKind::ProtocolError(said) = error.kind() else { return false };
-    let same = |same: fn(&Parcel, &Parcel) -> bool| left.windows(2).all(|two| same(two[0].parcel, two[1].parcel));
+    let same = |same: fn(&Publication, &Publication) -> bool| {
+        left.windows(2).all(|two| same(two[0].publication, two[1].publication))
+    };
     let of_all = match said.get_id() {
         // The exchange is missing.
         404 => same(|one, other| one.exchange == other.exchange),

@@ -17,8 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::flight::{Report, Ticket};
 use super::partition;
+use super::reports::{PendingReport, Report};
 use crate::sink::SinkFailure;
 
 /// Producers of one sink at a time: one in use, the others on their way out.
@@ -28,9 +28,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 /// Brokers forget a producer that has not sent for a day, unless they are told otherwise.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(30);
 
-/// What a producer has said, for all who use it.
+/// What a producer has said beside its answers, for all who use it.
 #[derive(Debug, Default)]
-pub(super) struct Signs {
+pub(super) struct ProducerState {
     /// It will not send any more.
     pub(super) fatal: CancellationToken,
     /// Why.
@@ -55,7 +55,7 @@ struct Trouble {
     unreachable: Option<String>,
 }
 
-impl Signs {
+impl ProducerState {
     pub(super) fn fatal_code(&self) -> Option<Code> {
         self.fatal_code.get().copied()
     }
@@ -91,7 +91,7 @@ impl Signs {
         lock(&self.trouble).unauthorized.is_some()
     }
 
-    /// Why nothing came back in time, or what is said if there is no sign of it.
+    /// Why nothing came back in time, or what is said if it gave no reason.
     pub(super) fn failure(&self, otherwise: SinkFailure) -> SinkFailure {
         let trouble = lock(&self.trouble);
         if let Some(reason) = &trouble.unauthorized {
@@ -121,7 +121,7 @@ impl Signs {
 }
 
 /// What librdkafka calls back.
-pub(super) struct Context(Arc<Signs>);
+pub(super) struct Context(Arc<ProducerState>);
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -142,10 +142,10 @@ impl ClientContext for Context {
 }
 
 impl ProducerContext for Context {
-    type DeliveryOpaque = Box<Ticket>;
+    type DeliveryOpaque = Box<PendingReport>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
-        ticket.report(match result {
+    fn delivery(&self, result: &DeliveryResult<'_>, pending_report: Box<PendingReport>) {
+        pending_report.report(match result {
             Ok(record) => {
                 *lock(&self.0.trouble) = Trouble::default();
                 Report::Delivered { partition: record.partition(), offset: record.offset() }
@@ -157,27 +157,27 @@ impl ProducerContext for Context {
 
 pub(super) type Producer = ThreadedProducer<Context>;
 
-struct Line {
+struct Slot {
     id: u64,
     producer: Producer,
-    signs: Arc<Signs>,
+    state: Arc<ProducerState>,
     /// Given back after the producer is gone.
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// The producer that is in use.
 #[derive(Clone)]
 pub(super) struct Current {
     id: u64,
-    pub(super) signs: Arc<Signs>,
+    pub(super) state: Arc<ProducerState>,
 }
 
 /// The producers of a sink, one at a time.
 pub(super) struct Producers {
     config: ClientConfig,
-    line: RwLock<Option<Line>>,
+    slot: RwLock<Option<Slot>>,
     building: tokio::sync::Mutex<()>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     next_id: AtomicU64,
 }
 
@@ -185,26 +185,27 @@ impl Producers {
     pub(super) fn new(config: ClientConfig) -> Self {
         Self {
             config,
-            line: RwLock::default(),
+            slot: RwLock::default(),
             building: tokio::sync::Mutex::default(),
-            room: Arc::new(Semaphore::new(MAX_PRODUCERS)),
+            permits: Arc::new(Semaphore::new(MAX_PRODUCERS)),
             next_id: AtomicU64::new(1),
         }
     }
 
     /// Makes the first one at once, to see whether one can be made.
     pub(super) fn begin(&self) -> KafkaResult<()> {
-        if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
-            let (producer, signs) = make(&self.config)?;
-            self.put(producer, signs, room);
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            let (producer, state) = make(&self.config)?;
+            self.put(producer, state, permit);
         }
         Ok(())
     }
 
-    fn put(&self, producer: Producer, signs: Arc<Signs>, room: OwnedSemaphorePermit) -> Current {
+    fn put(&self, producer: Producer, state: Arc<ProducerState>, permit: OwnedSemaphorePermit) -> Current {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let current = Current { id, signs: Arc::clone(&signs) };
-        *self.line.write().unwrap_or_else(PoisonError::into_inner) = Some(Line { id, producer, signs, _room: room });
+        let current = Current { id, state: Arc::clone(&state) };
+        *self.slot.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Slot { id, producer, state, _permit: permit });
         current
     }
 
@@ -213,19 +214,19 @@ impl Producers {
         let building = self.building.lock();
         let Ok(_building) = timeout_at(until, building).await else { return Err(too_many()) };
         if let Some(current) = self.in_use() {
-            if !current.signs.fatal.is_cancelled() {
+            if !current.state.fatal.is_cancelled() {
                 return Ok(current);
             }
             self.retire(&current);
         }
-        let room = timeout_at(until, Arc::clone(&self.room).acquire_owned()).await;
-        let Ok(Ok(room)) = room else { return Err(too_many()) };
+        let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(too_many()) };
         let config = self.config.clone();
         let made = tokio::task::spawn_blocking(move || make(&config)).await?;
-        let (producer, signs) = made.map_err(|error| {
+        let (producer, state) = made.map_err(|error| {
             SinkFailure::retryable(SinkFailure::ERROR, format!("a Kafka producer cannot be made: {}", words(&error)))
         })?;
-        Ok(self.put(producer, signs, room))
+        Ok(self.put(producer, state, permit))
     }
 
     /// Lets the one in use go: there is nothing to do for it.
@@ -236,27 +237,27 @@ impl Producers {
     }
 
     fn in_use(&self) -> Option<Current> {
-        let line = self.line.read().unwrap_or_else(PoisonError::into_inner);
-        line.as_ref().map(|line| Current { id: line.id, signs: Arc::clone(&line.signs) })
+        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|slot| Current { id: slot.id, state: Arc::clone(&slot.state) })
     }
 
     /// Does something with a producer unless it was retired. It must be short, and must not keep it.
     pub(super) fn with<R>(&self, current: &Current, what: impl FnOnce(&Producer) -> R) -> Option<R> {
-        let line = self.line.read().unwrap_or_else(PoisonError::into_inner);
-        line.as_ref().filter(|line| line.id == current.id).map(|line| what(&line.producer))
+        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().filter(|slot| slot.id == current.id).map(|slot| what(&slot.producer))
     }
 
     /// Takes back everything that was handed to a producer, and lets it go.
     pub(super) fn retire(&self, current: &Current) {
-        let mut slot = self.line.write().unwrap_or_else(PoisonError::into_inner);
-        let line = slot.take_if(|line| line.id == current.id);
-        drop(slot);
-        if let Some(line) = line {
-            if let Some((code, _)) = line.producer.client().fatal_error() {
-                let _ = line.signs.fatal_code.set(code);
+        let mut in_use = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = in_use.take_if(|slot| slot.id == current.id);
+        drop(in_use);
+        if let Some(slot) = slot {
+            if let Some((code, _)) = slot.producer.client().fatal_error() {
+                let _ = slot.state.fatal_code.set(code);
             }
-            line.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
-            let_go(line);
+            slot.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
+            let_go(slot);
         }
     }
 
@@ -276,16 +277,16 @@ impl Producers {
 
 impl Drop for Producers {
     fn drop(&mut self) {
-        if let Some(line) = self.line.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            let_go(line);
+        if let Some(slot) = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let_go(slot);
         }
     }
 }
 
 /// Reads certificates and starts threads.
-fn make(config: &ClientConfig) -> KafkaResult<(Producer, Arc<Signs>)> {
-    let signs = Arc::new(Signs::default());
-    Ok((config.create_with_context(Context(Arc::clone(&signs)))?, signs))
+fn make(config: &ClientConfig) -> KafkaResult<(Producer, Arc<ProducerState>)> {
+    let state = Arc::new(ProducerState::default());
+    Ok((config.create_with_context(Context(Arc::clone(&state)))?, state))
 }
 
 /// What is wrong with a configuration, without the value that is.
@@ -298,8 +299,8 @@ pub(super) fn words(error: &KafkaError) -> String {
 }
 
 /// Without a thread to spare it ends here.
-fn let_go(line: Line) {
-    drop(std::thread::Builder::new().name("kafka-end".to_owned()).spawn(move || drop(line)));
+fn let_go(slot: Slot) {
+    drop(std::thread::Builder::new().name("kafka-end".to_owned()).spawn(move || drop(slot)));
 }
 
 fn too_many() -> SinkFailure {

@@ -17,7 +17,7 @@ use crate::sink::Finding;
 use crate::sink::destinations::Destinations;
 
 impl HttpSink {
-    pub(super) async fn look(&self) -> Vec<Finding> {
+    pub(super) async fn findings(&self) -> Vec<Finding> {
         let mut findings = self.weaknesses();
         let Some(url) = self.composer.target.common() else {
             findings.push(Finding::works("each message says where it goes, so there is no one place to look at"));

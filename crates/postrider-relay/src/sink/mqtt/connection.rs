@@ -1,5 +1,5 @@
-//! Connections to an MQTT server, each lent to one delivery at a time. The library does nothing unless its event loop is
-//! polled: while a link is lent only the delivery polls it, so that a dropped delivery drops the socket, and what was queued
+//! Connections to an MQTT server, each used by one delivery at a time. The library does nothing unless its event loop is
+//! polled: while a connection is in use only the delivery polls it, so that a dropped delivery drops the socket, and what was queued
 //! on it is never sent. While it is idle a task of ours polls it, for the sake of keep-alive, and ends with the sink.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::BATCH_MESSAGES;
+use super::MAX_MESSAGES;
 
 /// A connection that the server has accepted.
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) client: AsyncClient,
     pub(super) events: EventLoop,
     /// What the server said when it let us in.
     pub(super) terms: ConnAckProperties,
 }
 
-impl Link {
+impl Connection {
     pub(super) async fn open(options: MqttOptions) -> Result<Self, ConnectionError> {
-        let (client, mut events) = AsyncClient::builder(options).capacity(BATCH_MESSAGES).build();
+        let (client, mut events) = AsyncClient::builder(options).capacity(MAX_MESSAGES).build();
         loop {
             if let Event::Incoming(Packet::ConnAck(accepted)) = events.poll().await? {
                 let terms = accepted.properties.unwrap_or_else(no_terms);
@@ -54,60 +54,60 @@ fn no_terms() -> ConnAckProperties {
     }
 }
 
-/// A link that nobody needs now, kept alive.
+/// A connection that nobody needs now, kept alive.
 struct Idle {
-    task: JoinHandle<Option<Link>>,
+    task: JoinHandle<Option<Connection>>,
     stop: DropGuard,
 }
 
 impl Idle {
-    fn new(mut link: Link) -> Self {
+    fn new(mut connection: Connection) -> Self {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             loop {
                 tokio::select! {
                     biased;
-                    () = stopped.cancelled() => return Some(link),
-                    event = link.events.poll() => if event.is_err() { return None },
+                    () = stopped.cancelled() => return Some(connection),
+                    event = connection.events.poll() => if event.is_err() { return None },
                 }
             }
         });
         Self { task, stop: stop.drop_guard() }
     }
 
-    /// The link, unless it broke meanwhile.
-    async fn wake(self) -> Option<Link> {
+    /// The connection, unless it broke meanwhile.
+    async fn wake(self) -> Option<Connection> {
         drop(self.stop);
         self.task.await.ok().flatten()
     }
 }
 
-/// A place for one link. Its number makes the client id.
+/// A place for one connection. Its number makes the client id.
 struct Slot {
     number: usize,
     idle: Option<Idle>,
 }
 
-/// The links of one sink.
-pub(super) struct Links {
+/// The connections of one sink.
+pub(super) struct ConnectionPool {
     options: MqttOptions,
-    turns: Semaphore,
+    permits: Semaphore,
     slots: Mutex<Vec<Slot>>,
 }
 
-impl Links {
+impl ConnectionPool {
     pub(super) fn new(options: MqttOptions, most: usize) -> Self {
         // The first stands last, where it is taken first: one at a time uses one connection.
         let slots = (0..most).rev().map(|number| Slot { number, idle: None }).collect();
-        Self { options, turns: Semaphore::new(most), slots: Mutex::new(slots) }
+        Self { options, permits: Semaphore::new(most), slots: Mutex::new(slots) }
     }
 
     /// Waits for a free slot.
-    pub(super) async fn turn(&self) -> Option<Turn<'_>> {
-        let permit = self.turns.acquire().await.ok()?;
+    pub(super) async fn slot(&self) -> Option<PoolSlot<'_>> {
+        let permit = self.permits.acquire().await.ok()?;
         let slot = lock(&self.slots).pop()?;
-        Some(Turn { links: self, slot: Some(slot), _permit: permit })
+        Some(PoolSlot { pool: self, slot: Some(slot), _permit: permit })
     }
 
     /// For a connection under this number. Two with one id would throw each other out.
@@ -121,35 +121,35 @@ impl Links {
 }
 
 /// The right to a slot; it goes back when dropped.
-pub(super) struct Turn<'a> {
-    links: &'a Links,
+pub(super) struct PoolSlot<'a> {
+    pool: &'a ConnectionPool,
     slot: Option<Slot>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Turn<'_> {
-    /// The link of this slot, or a new one.
-    pub(super) async fn link(&mut self) -> Result<Link, ConnectionError> {
+impl PoolSlot<'_> {
+    /// The connection of this slot, or a new one.
+    pub(super) async fn connection(&mut self) -> Result<Connection, ConnectionError> {
         let number = self.slot.as_ref().map_or(0, |slot| slot.number);
         if let Some(idle) = self.slot.as_mut().and_then(|slot| slot.idle.take())
-            && let Some(link) = idle.wake().await
+            && let Some(connection) = idle.wake().await
         {
-            return Ok(link);
+            return Ok(connection);
         }
-        Link::open(self.links.options(number)).await
+        Connection::open(self.pool.options(number)).await
     }
 
-    /// Keeps a link on which everything was answered.
-    pub(super) fn keep(&mut self, link: Link) {
+    /// Keeps a connection on which everything was answered.
+    pub(super) fn keep(&mut self, connection: Connection) {
         if let Some(slot) = &mut self.slot {
-            slot.idle = Some(Idle::new(link));
+            slot.idle = Some(Idle::new(connection));
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PoolSlot<'_> {
     fn drop(&mut self) {
-        lock(&self.links.slots).extend(self.slot.take());
+        lock(&self.pool.slots).extend(self.slot.take());
     }
 }
 
