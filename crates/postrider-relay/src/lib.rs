@@ -1,22 +1,6 @@
-//! Delivers what is in an outbox. A [`Relay`] takes messages from a store to sinks: it wakes when something is due,
-//! claims a batch, hands it to a [`Sink`] with a deadline, and records what became of it, fenced by the lease. It runs
-//! as a background task of an application or as the daemon `postrider run`, and as many at once as you like.
-//!
-//! ```no_run
-//! # async fn example(store: std::sync::Arc<dyn postrider::Store>) -> Result<(), postrider_relay::Error> {
-//! use postrider_relay::{Relay, SinkFailure, handler};
-//! use tokio_util::sync::CancellationToken;
-//!
-//! let relay = Relay::builder(store)
-//!     .sink("default", handler(|message| async move {
-//!         println!("{} {}", message.topic, message.message_id);
-//!         Ok::<(), SinkFailure>(())
-//!     }))
-//!     .build()?;
-//! let shutdown = CancellationToken::new();
-//! relay.run(shutdown).await?;
-//! # Ok(()) }
-//! ```
+// The front page is the README.
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod attempt;
 mod backoff;

@@ -14,7 +14,7 @@ pub mod http;
 mod idle;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-mod lanes;
+pub mod lanes;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 #[cfg(feature = "nats")]

@@ -4,6 +4,12 @@
 //! it; nothing that is published may depend on it. A helper here panics when it cannot do its work, with what to do about
 //! it, and leaves neither a process nor a directory behind, even when the test process is killed.
 
+/// The examples of the front page and of the relay's page, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/relay.md")]
+mod examples {}
+
 mod account;
 mod binaries;
 mod browser;

@@ -107,7 +107,7 @@ impl Inbox {
     /// waits: false if that one commits, true if it rolls back.
     pub async fn receive<R: Receive>(&self, tx: R, event: &Event) -> Result<bool, Error> {
         event.check()?;
-        let answers = tx.note(&Arrivals { schema: &self.schema, events: std::slice::from_ref(event) }).await?;
+        let answers = tx.receive(&Batch { schema: &self.schema, events: std::slice::from_ref(event) }).await?;
         // Every driver answers once for each event, or fails.
         answers
             .first()
@@ -123,7 +123,7 @@ impl Inbox {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        tx.note(&Arrivals { schema: &self.schema, events }).await
+        tx.receive(&Batch { schema: &self.schema, events }).await
     }
 }
 
@@ -142,17 +142,17 @@ pub(crate) fn check_many(events: &[Event]) -> Result<(), Error> {
 /// [`crate::Enqueue`].
 pub trait Receive {
     /// Receives the events, in the caller's transaction: true for each that came for the first time, in their order.
-    fn note(self, arrivals: &Arrivals<'_>) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
+    fn receive(self, batch: &Batch<'_>) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
 }
 
 /// Events that were checked and are to be received: what [`Receive`] is given. There is at least one.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrivals<'a> {
+pub struct Batch<'a> {
     schema: &'a Schema,
     events: &'a [Event],
 }
 
-impl<'a> Arrivals<'a> {
+impl<'a> Batch<'a> {
     /// For PostgreSQL: one statement for all events. It answers with one row for each, in their order: a bool, true the
     /// first time.
     #[must_use]

@@ -1,23 +1,7 @@
-//! The transactional outbox for people who cannot lose a message.
-//!
-//! An application writes a message inside its own database transaction: both commit or neither does. A relay then
-//! delivers it, at least once, in order where order matters. This crate is the database side: the [`Message`] and how
-//! it is enqueued, the [`Store`] with one method for each transition of a delivery, and the migrations. It
-//! sends nothing; that is the relay's work. (A store in PostgreSQL has a task for each of its connections; a store in
-//! SQLite has two threads of its own, since SQLite's calls block.)
-//!
-//! ```no_run
-//! # async fn example(client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
-//! use postrider::{Message, Outbox};
-//!
-//! let outbox = Outbox::default();
-//! let tx = client.transaction().await?;
-//! tx.execute("insert into orders (id) values ($1)", &[&7_i64]).await?;
-//! let message = Message::json("order.placed", &serde_json::json!({"id": 7}))?.lane("order-7");
-//! outbox.enqueue(&tx, &message).await?;
-//! tx.commit().await?;
-//! # Ok(()) }
-//! ```
+// The front page is the README. Its example is of tokio-postgres, and is compiled where that feature is on.
+#![cfg_attr(feature = "tokio-postgres", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "tokio-postgres"), doc = "The database side of Postrider, a transactional outbox.")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod doctor;
 pub mod enqueue;

@@ -24,7 +24,6 @@ impl LeaseToken {
 /// How an attempt ended. The worker sets the first three, the database the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[non_exhaustive]
 pub enum AttemptState {
     /// Delivered.
     Dispatched,

@@ -173,7 +173,6 @@ pub trait Listener: Send {
 
 /// Which new messages go to a sink; in the patterns `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Route {
     /// Where they go.
     pub sink: String,
@@ -201,7 +200,6 @@ impl Route {
 /// What a dead lane head does to its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum OnDead {
     /// The lane waits for a person: the default.
     Park,
@@ -227,7 +225,6 @@ impl OnDead {
 
 /// What was pruned, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.
     pub partitions_dropped: u64,

@@ -201,7 +201,7 @@ struct RouteItem {
 pub(super) async fn routes(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<RoutesDocument> {
     let database = admin.database(query.database.as_deref())?;
     let routes = database.ask(database.store.routes()).await?;
-    let item = |Route { sink, topic, namespace, .. }| RouteItem { namespace, topic, sink };
+    let item = |Route { sink, topic, namespace }| RouteItem { namespace, topic, sink };
     Ok(Json(RoutesDocument { items: routes.into_iter().map(item).collect() }))
 }
 

@@ -129,7 +129,7 @@ async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
     let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
         if store.operate(&actor, &Action::RemoveRoute { route: route.clone() }).await?.affected == 0 {
-            let Route { topic, namespace, sink, .. } = route;
+            let Route { topic, namespace, sink } = route;
             let words = format!("there is no route of topic {topic:?} in namespace {namespace:?} to the sink {sink:?}");
             return Err(Failure::new(ExitCode::NotFound, printable(&words)).hint("`postrider routes` shows them all"));
         }

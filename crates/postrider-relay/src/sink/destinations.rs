@@ -4,11 +4,9 @@
 
 use serde::Deserialize;
 
-#[cfg(any(test, feature = "_broker"))]
-use super::Finding;
-use super::SinkFailure;
 use super::pattern::matches;
 use super::template::Template;
+use super::{Finding, SinkFailure};
 use crate::error::Error;
 
 /// Patterns of the addresses that a sink's template may make; `*` stands for any characters, none included. Without a
@@ -24,8 +22,8 @@ impl<T: Into<String>> FromIterator<T> for Destinations {
 }
 
 impl Destinations {
-    /// A list that can decide nothing is a mistake.
-    pub(crate) fn check(&self, template: &Template) -> Result<(), Error> {
+    /// Refuses a list that can decide nothing: called when the sink is made.
+    pub fn check(&self, template: &Template) -> Result<(), Error> {
         let reason = if self.0.iter().any(String::is_empty) {
             "`destinations` has an empty pattern: write what it should match, or take it out".to_owned()
         } else if !self.0.is_empty() && template.fixed().is_some() {
@@ -37,8 +35,7 @@ impl Destinations {
     }
 
     /// Whether a message may go there. `own` are beginnings of the server's own names: only the template may choose those.
-    #[cfg(any(test, feature = "_broker"))]
-    pub(crate) fn admit(&self, template: &Template, address: &str, own: &[&str]) -> Result<(), SinkFailure> {
+    pub fn admit(&self, template: &Template, address: &str, own: &[&str]) -> Result<(), SinkFailure> {
         if own.iter().any(|start| address.starts_with(start) && !template.begins_with(start)) {
             return Err(forbidden(&format!(
                 "the message would go to {address:?}, which is one of the server's own names"
@@ -55,8 +52,8 @@ impl Destinations {
     }
 
     /// What is weak about a sink whose producers choose any address. `what` is the option that makes the address.
-    #[cfg(any(test, feature = "_broker"))]
-    pub(crate) fn finding(&self, template: &Template, what: &str) -> Option<Finding> {
+    #[must_use]
+    pub fn finding(&self, template: &Template, what: &str) -> Option<Finding> {
         (self.0.is_empty() && template.begins_with_a_choice()).then(|| {
             Finding::weak(
                 format!("{what} = \"{template}\" lets a producer choose any destination that this login may write to"),

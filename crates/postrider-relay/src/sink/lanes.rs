@@ -1,39 +1,41 @@
-//! Lanes inside a batch, for every sink that is given several messages of a lane at once: what one message of a lane suffers
-//! decides over the later ones of that lane and over nothing else. A message without a lane stands alone.
+//! Lanes inside a batch, for every sink that is given several messages of a lane at once
+//! ([`Batching::ordered`](super::Batching::ordered)): what one message of a lane suffers decides over the later ones of
+//! that lane and over nothing else. A message without a lane stands alone.
 
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq"))]
 mod waves;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use postrider::Claimed;
 
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq"))]
-pub(crate) use self::waves::Waves;
+pub use self::waves::Waves;
 
 /// Lanes of which a message was not delivered: nothing of them may follow.
 #[derive(Debug, Default)]
-pub(crate) struct FailedLanes<'a>(HashSet<&'a str>);
+pub struct FailedLanes<'a>(HashSet<&'a str>);
 
 impl<'a> FailedLanes<'a> {
-    pub(crate) fn insert(&mut self, message: &'a Claimed) {
+    /// This message was not delivered.
+    pub fn insert(&mut self, message: &'a Claimed) {
         self.0.extend(message.lane.as_deref());
     }
 
-    pub(crate) fn contains(&self, message: &Claimed) -> bool {
+    /// Whether a message of the same lane was not delivered.
+    #[must_use]
+    pub fn contains(&self, message: &Claimed) -> bool {
         message.lane.as_deref().is_some_and(|lane| self.0.contains(lane))
     }
 }
 
 /// The places in the batch of one lane's messages, in their order; never empty.
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-pub(crate) type Run = Vec<usize>;
+pub type Run = Vec<usize>;
 
 /// The batch, lane by lane, in the order in which each lane comes first.
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-pub(crate) fn runs(batch: &[std::sync::Arc<Claimed>]) -> Vec<Run> {
+#[must_use]
+pub fn runs(batch: &[Arc<Claimed>]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut run_of: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    let mut run_of: HashMap<&str, usize> = HashMap::new();
     for (place, message) in batch.iter().enumerate() {
         match message.lane.as_deref() {
             None => runs.push(vec![place]),

@@ -145,24 +145,18 @@ impl Template {
     }
 
     /// Whether it begins with this text, whatever the message.
-    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn begins_with(&self, start: &str) -> bool {
         matches!(self.parts.first(), Some(Part::Text(text)) if text.starts_with(start))
     }
 
     /// Whether it begins with a value that a producer chooses freely.
-    #[cfg(any(test, feature = "_broker"))]
     pub(crate) fn begins_with_a_choice(&self) -> bool {
         matches!(self.parts.first(), Some(Part::Field(Field::Topic | Field::Namespace | Field::Lane)))
     }
 
     /// The text for a message, each of its values passed through `escape`. A message without what is asked for fails for
     /// good: [`SinkFailure::NO_ADDRESS`].
-    pub(crate) fn render_with(
-        &self,
-        message: &Claimed,
-        escape: impl Fn(&str) -> String,
-    ) -> Result<String, SinkFailure> {
+    pub fn render_with(&self, message: &Claimed, escape: impl Fn(&str) -> String) -> Result<String, SinkFailure> {
         let mut rendered = String::with_capacity(self.source.len() + message.topic.len());
         for part in &self.parts {
             match part {
@@ -181,8 +175,7 @@ impl Template {
     }
 
     /// The text for a message, its values as they are. Not for URLs.
-    #[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-    pub(crate) fn render(&self, message: &Claimed) -> Result<String, SinkFailure> {
+    pub fn render(&self, message: &Claimed) -> Result<String, SinkFailure> {
         self.render_with(message, str::to_owned)
     }
 }

@@ -7,4 +7,5 @@ mod brokers;
 mod clean_up;
 mod cluster;
 mod proxies;
+mod public_api;
 mod template;

@@ -2,14 +2,14 @@
 
 use ::sqlx::{Sqlite, SqliteConnection, Transaction};
 
-use super::{Arrivals, Receive};
+use super::{Batch, Receive};
 use crate::enqueue::sqlx_sqlite::query;
 use crate::error::Error;
 
 impl Receive for &mut SqliteConnection {
-    async fn note(self, arrivals: &Arrivals<'_>) -> Result<Vec<bool>, Error> {
+    async fn receive(self, batch: &Batch<'_>) -> Result<Vec<bool>, Error> {
         let mut answers = Vec::new();
-        for statement in arrivals.sqlite() {
+        for statement in batch.sqlite() {
             answers.push(query(statement).execute(&mut *self).await?.rows_affected() == 1);
         }
         Ok(answers)
@@ -17,7 +17,7 @@ impl Receive for &mut SqliteConnection {
 }
 
 impl Receive for &mut Transaction<'_, Sqlite> {
-    async fn note(self, arrivals: &Arrivals<'_>) -> Result<Vec<bool>, Error> {
-        (&mut **self).note(arrivals).await
+    async fn receive(self, batch: &Batch<'_>) -> Result<Vec<bool>, Error> {
+        (&mut **self).receive(batch).await
     }
 }

@@ -3,13 +3,13 @@
 
 use tokio_postgres::Transaction;
 
-use super::{Arrivals, Receive};
+use super::{Batch, Receive};
 use crate::enqueue::tokio_postgres::parameters;
 use crate::error::Error;
 
 impl Receive for &Transaction<'_> {
-    async fn note(self, arrivals: &Arrivals<'_>) -> Result<Vec<bool>, Error> {
-        let statement = arrivals.postgres();
+    async fn receive(self, batch: &Batch<'_>) -> Result<Vec<bool>, Error> {
+        let statement = batch.postgres();
         let rows = self.query_typed(&statement.sql, &parameters(&statement.parameters)).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }

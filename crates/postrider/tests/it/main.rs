@@ -4,6 +4,7 @@
 
 mod support;
 
+mod adapter;
 mod audit;
 mod claim;
 mod clock;

@@ -11,7 +11,7 @@ use crate::sink::{SinkFailure, Verdict};
 /// A batch that is sent in waves. A wave is the first unsettled message of every lane, and all that have no lane; the next
 /// wave waits for its answers. So the message behind a failed one is never on the wire. Messages are named by their place
 /// in the batch.
-pub(crate) struct Waves {
+pub struct Waves {
     verdicts: Vec<Option<Verdict>>,
     /// The next message of the same lane.
     behind: Vec<Option<usize>>,
@@ -21,7 +21,9 @@ pub(crate) struct Waves {
 }
 
 impl Waves {
-    pub(crate) fn new(batch: &[Arc<Claimed>]) -> Self {
+    /// The batch, of which nothing was sent yet.
+    #[must_use]
+    pub fn new(batch: &[Arc<Claimed>]) -> Self {
         let verdicts = vec![None; batch.len()];
         let mut waves = Self { verdicts, behind: vec![None; batch.len()], ready: Vec::new(), again: Vec::new() };
         for run in runs(batch) {
@@ -35,7 +37,7 @@ impl Waves {
 
     /// What may be sent now, in the order of the batch; none when the batch has come to its end. Each of them is to be
     /// settled, or sent again, before this is called again.
-    pub(crate) fn next_wave(&mut self) -> Option<Vec<usize>> {
+    pub fn next_wave(&mut self) -> Option<Vec<usize>> {
         self.again.pop().or_else(|| {
             let mut wave = std::mem::take(&mut self.ready);
             wave.sort_unstable();
@@ -44,7 +46,7 @@ impl Waves {
     }
 
     /// What became of a message. If it was delivered, the next of its lane may go.
-    pub(crate) fn settle(&mut self, place: usize, verdict: Verdict) {
+    pub fn settle(&mut self, place: usize, verdict: Verdict) {
         if matches!(verdict, Verdict::Delivered(_)) {
             self.ready.extend(self.behind[place]);
         }
@@ -52,25 +54,25 @@ impl Waves {
     }
 
     /// What has become ready since, for a sink that need not wait for the rest of the wave.
-    #[cfg(feature = "mqtt")]
-    pub(crate) fn released(&mut self) -> Vec<usize> {
+    #[must_use]
+    pub fn released(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.ready)
     }
 
     /// They failed, all for the same reason.
-    pub(crate) fn fail(&mut self, places: impl IntoIterator<Item = usize>, failure: &SinkFailure) {
+    pub fn fail(&mut self, places: impl IntoIterator<Item = usize>, failure: &SinkFailure) {
         places.into_iter().for_each(|place| self.settle(place, Verdict::Failed(failure.clone())));
     }
 
     /// One of these, and it is not known which, spoiled the wave for all: they go again in halves, until it is alone.
-    #[cfg(any(feature = "mqtt", feature = "rabbitmq"))]
-    pub(crate) fn halve(&mut self, mut places: Vec<usize>) {
+    pub fn halve(&mut self, mut places: Vec<usize>) {
         let second = places.split_off(places.len().div_ceil(2));
         self.again.extend([second, places].into_iter().filter(|half| !half.is_empty()));
     }
 
     /// One verdict for each message. What was to be sent again may have arrived; what else is not settled was never sent.
-    pub(crate) fn into_verdicts(mut self) -> Vec<Verdict> {
+    #[must_use]
+    pub fn into_verdicts(mut self) -> Vec<Verdict> {
         let words = "the connection ended before it was confirmed, and there was no time left to send it again";
         let in_doubt = SinkFailure::retryable(SinkFailure::UNREACHABLE, words);
         for places in std::mem::take(&mut self.again) {
