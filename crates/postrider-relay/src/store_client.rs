@@ -45,20 +45,20 @@ impl StoreError {
 
     /// The store itself said no. Otherwise it could not be reached, or did not answer.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.is_an_answer())
+        matches!(self, Self::Failed(error) if error.is_refusal())
     }
 
     /// The call may have been carried out, or may yet be.
     pub(crate) fn may_have_happened(&self) -> bool {
         match self {
-            Self::Failed(error) => !error.nothing_happened(),
+            Self::Failed(error) => !error.changed_nothing(),
             Self::TimedOut => true,
         }
     }
 
     /// The content of a message is the cause.
     pub(crate) fn is_about_content(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.is_about_the_content())
+        matches!(self, Self::Failed(error) if error.is_about_content())
     }
 
     /// A smaller claim might succeed: the store was reached and takes writes.

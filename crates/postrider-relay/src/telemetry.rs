@@ -69,11 +69,11 @@ pub enum MetricKind {
 /// One metric: what a recorder, a dashboard and the documentation say about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name.
+    /// As it is exported.
     pub name: &'static str,
     /// What it is.
     pub kind: MetricKind,
-    /// Its unit.
+    /// What its value counts or measures.
     pub unit: Unit,
     /// The names of its labels.
     pub labels: &'static [&'static str],

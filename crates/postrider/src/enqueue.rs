@@ -102,8 +102,8 @@ pub(crate) fn check_many(messages: &[Message]) -> Result<(), Error> {
 ///
 /// The rules: everything goes through the transaction that the caller gave, in which the caller's own rows are written; all
 /// messages are written or none; one [`Enqueued`] for each message, in their order. Messages are checked before this is
-/// called, and there is at least one. An error of the driver becomes [`Error::of_driver`], or
-/// [`Error::of_sqlstate`] where the driver tells the SQLSTATE.
+/// called, and there is at least one. An error of the driver becomes [`Error::from_driver`], or
+/// [`Error::from_sqlstate`] where the driver tells the SQLSTATE.
 ///
 /// ```
 /// # mod some_driver {
@@ -136,7 +136,7 @@ pub(crate) fn check_many(messages: &[Message]) -> Result<(), Error> {
 ///                 PostgresArray::Bytes(bytes) => query.bind(bytes),
 ///             };
 ///         }
-///         let rows = self.0.rows(query).await.map_err(Error::of_driver)?;
+///         let rows = self.0.rows(query).await.map_err(Error::from_driver)?;
 ///         Ok(rows.into_iter().map(|(id, sequence_id, created)| Enqueued::new(id, sequence_id, created)).collect())
 ///     }
 /// }

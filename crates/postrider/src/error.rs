@@ -195,11 +195,11 @@ pub(crate) enum Cause {
 
     /// Said by a store or an adapter that is not of this crate.
     #[error("{message}")]
-    Told { kind: ErrorKind, message: String },
+    Custom { kind: ErrorKind, message: String },
 
     /// Anything else that a driver which is not of this crate reports.
     #[error("database error")]
-    Foreign(#[source] Box<dyn std::error::Error + Send + Sync>),
+    OtherDriver(#[source] Box<dyn std::error::Error + Send + Sync>),
 
     /// Anything else the PostgreSQL driver reports.
     #[cfg(feature = "tokio-postgres")]
@@ -220,22 +220,22 @@ pub(crate) enum Cause {
 impl Error {
     /// An error of a store or an adapter of your own.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Cause::Told { kind, message: message.into() }.into()
+        Cause::Custom { kind, message: message.into() }.into()
     }
 
     /// An error of a driver that this crate has no adapter for.
-    pub fn of_driver(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Cause::Foreign(error.into()).into()
+    pub fn from_driver(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Cause::OtherDriver(error.into()).into()
     }
 
     /// The same, if the driver tells what PostgreSQL said: what this crate knows gets its kind.
-    pub fn of_sqlstate(
+    pub fn from_sqlstate(
         sqlstate: &str,
         message: &str,
         hint: Option<&str>,
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        tables::classify(sqlstate, message, hint).unwrap_or_else(|| Cause::Foreign(error.into())).into()
+        tables::classify(sqlstate, message, hint).unwrap_or_else(|| Cause::OtherDriver(error.into())).into()
     }
 
     /// What it is.
@@ -267,7 +267,7 @@ impl Error {
             | Cause::NoSuchSink { message }
             | Cause::ReadOnly { message }
             | Cause::Denied { message }
-            | Cause::Told { message, .. } => Some(message),
+            | Cause::Custom { message, .. } => Some(message),
             Cause::BadUrl { reason }
             | Cause::Connect { reason, .. }
             | Cause::CannotListen { reason }
@@ -300,7 +300,7 @@ impl Error {
 
     /// Whether the store itself said no, rather than being away or busy: asking the same again gets the same answer.
     #[must_use]
-    pub fn is_an_answer(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         match &*self.0 {
             #[cfg(feature = "tokio-postgres")]
             Cause::Postgres(driver) => driver.as_db_error().is_some_and(|db| !tables::passes(db.code().code())),
@@ -309,15 +309,15 @@ impl Error {
                 driver.sqlite_error().is_none_or(|error| !tables::passes_in_sqlite(error.extended_code))
             }
             #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
-            Cause::Sqlx(driver) => tables::sqlx_is_an_answer(driver),
-            other => other.kind().is_an_answer(),
+            Cause::Sqlx(driver) => tables::sqlx_is_refusal(driver),
+            other => other.kind().is_refusal(),
         }
     }
 
     /// Whether it is certain that nothing was changed: the server said so, or it was never asked. After any other error a
     /// statement may have been carried out, and its answer lost.
     #[must_use]
-    pub fn nothing_happened(&self) -> bool {
+    pub fn changed_nothing(&self) -> bool {
         match &*self.0 {
             // A session that was ended, or a server that was lost behind a pooler, may have been so after the commit.
             #[cfg(feature = "tokio-postgres")]
@@ -335,7 +335,7 @@ impl Error {
     /// Whether the content of a message is why it cannot be handed out: what the store says about data, not about rights,
     /// the schema or itself.
     #[must_use]
-    pub fn is_about_the_content(&self) -> bool {
+    pub fn is_about_content(&self) -> bool {
         match &*self.0 {
             #[cfg(feature = "tokio-postgres")]
             Cause::Postgres(driver) => driver.code().is_some_and(|code| code.code().starts_with("XX")),
@@ -358,7 +358,7 @@ impl Error {
 impl Cause {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Told { kind, .. } => *kind,
+            Self::Custom { kind, .. } => *kind,
             Self::InvalidMessage(_) | Self::InvalidBatch { .. } => ErrorKind::InvalidMessage,
             Self::BatchTooLarge { .. } => ErrorKind::BatchTooLarge,
             Self::BadSchemaName { .. } => ErrorKind::BadSchemaName,
@@ -382,7 +382,7 @@ impl Cause {
             Self::StoreStopped => ErrorKind::Stopped,
             Self::Unreadable { .. } => ErrorKind::Unreadable,
             Self::Denied { .. } => ErrorKind::Denied,
-            Self::Foreign(_) => ErrorKind::Driver,
+            Self::OtherDriver(_) => ErrorKind::Driver,
             #[cfg(feature = "tokio-postgres")]
             Self::Postgres(_) => ErrorKind::Driver,
             #[cfg(feature = "sqlite")]
@@ -394,8 +394,8 @@ impl Cause {
 }
 
 impl ErrorKind {
-    /// Whether the store itself said no: see [`Error::is_an_answer`].
-    fn is_an_answer(self) -> bool {
+    /// Whether the store itself said no: see [`Error::is_refusal`].
+    fn is_refusal(self) -> bool {
         match self {
             Self::InvalidMessage
             | Self::BatchTooLarge
@@ -471,73 +471,35 @@ pub(crate) fn words_and_causes(error: &dyn std::error::Error) -> String {
 /// Why a message was refused before the database was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the texts say what the fields are")]
 pub enum InvalidMessage {
     /// A required text is empty.
     #[error("{field} is empty")]
-    Empty {
-        /// Which field.
-        field: &'static str,
-    },
+    Empty { field: &'static str },
     /// A text is longer than its limit.
     #[error("{field} is {bytes} bytes long, at most {max} are allowed")]
-    TooLong {
-        /// Which field.
-        field: &'static str,
-        /// How long it is.
-        bytes: usize,
-        /// How long it may be.
-        max: usize,
-    },
+    TooLong { field: &'static str, bytes: usize, max: usize },
     /// A text contains the NUL character, which PostgreSQL cannot store.
     #[error("{field} contains a NUL character")]
-    Nul {
-        /// Which field.
-        field: &'static str,
-    },
+    Nul { field: &'static str },
     /// The payload or body is too large.
     #[error("the content is {bytes} bytes long, at most {max} are allowed: store it elsewhere and send a reference")]
-    ContentTooLarge {
-        /// How long it is.
-        bytes: usize,
-        /// How long it may be.
-        max: usize,
-    },
+    ContentTooLarge { bytes: usize, max: usize },
     /// The payload cannot be written as JSON.
     #[error("the payload is not JSON: {reason}")]
-    NotJson {
-        /// What the serializer said.
-        reason: String,
-    },
+    NotJson { reason: String },
     /// The priority is out of range.
     #[error("priority {priority} is not between {min} and {max}")]
-    Priority {
-        /// What was given.
-        priority: i32,
-        /// Lowest allowed.
-        min: i32,
-        /// Highest allowed.
-        max: i32,
-    },
+    Priority { priority: i32, min: i32, max: i32 },
     /// The dedupe key does not begin with the tenant id and "/".
     #[error("dedupe key {key:?} does not belong to tenant {tenant_id}: begin it with \"{tenant_id}/\"")]
-    ForeignDedupeKey {
-        /// The key.
-        key: String,
-        /// The tenant it should begin with.
-        tenant_id: Uuid,
-    },
+    ForeignDedupeKey { key: String, tenant_id: Uuid },
     /// A lane counts from 1.
     #[error("sequence_id {sequence_id} is not a number of a lane: they begin at 1")]
-    Sequence {
-        /// What was given.
-        sequence_id: i64,
-    },
+    Sequence { sequence_id: i64 },
     /// A time or delay that the database cannot hold.
     #[error("{field} is out of range: times are in the years 1 to 9999, a delay is at most 100 years")]
-    TimeOutOfRange {
-        /// Which field.
-        field: &'static str,
-    },
+    TimeOutOfRange { field: &'static str },
 }
 
 #[cfg(feature = "tokio-postgres")]

@@ -46,7 +46,7 @@ impl<S: Queue + Operate + Inspect + ?Sized> Store for S {}
 /// else until it ends: within half a minute, except for house-keeping. A completion is then recorded as a whole or not at
 /// all. A claim whose answer nobody received can be abandoned; otherwise it ends with its lease.
 ///
-/// **Errors.** [`Error::is_an_answer`] tells a refusal from a store that is away, and [`Error::nothing_happened`] whether a
+/// **Errors.** [`Error::is_refusal`] tells a refusal from a store that is away, and [`Error::changed_nothing`] whether a
 /// write is certain not to have been carried out.
 #[async_trait]
 pub trait Queue: Send + Sync {

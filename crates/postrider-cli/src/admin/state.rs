@@ -100,7 +100,7 @@ impl Served {
     async fn answered<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, ApiError> {
         let answer = timeout(STORE_TIMEOUT, question).await;
         match &answer {
-            Ok(Err(error)) if !is_the_callers(error) => self.away(&error.in_short(), error.is_an_answer()),
+            Ok(Err(error)) if !is_the_callers(error) => self.away(&error.in_short(), error.is_refusal()),
             Err(_) => self.away(&format!("no answer in {}", humane::span(STORE_TIMEOUT)), false),
             Ok(_) if self.outage.back() && self.relay.is_none() => {
                 info!(database = self.name, "the database answers again");

@@ -9,19 +9,13 @@ use super::rfc3339;
 
 /// The message's id: the same over all retries. What a receiver deduplicates by.
 pub(crate) const MESSAGE_ID: &str = "postrider-message-id";
-/// Its namespace.
 pub(crate) const NAMESPACE: &str = "postrider-namespace";
-/// Its topic.
 pub(crate) const TOPIC: &str = "postrider-topic";
-/// Its tenant, if it has one.
 pub(crate) const TENANT_ID: &str = "postrider-tenant-id";
-/// Its lane, if it has one.
 pub(crate) const LANE: &str = "postrider-lane";
-/// Its number in the lane.
 pub(crate) const SEQUENCE_ID: &str = "postrider-sequence-id";
 /// When what it tells happened, as RFC 3339.
 pub(crate) const OCCURRED_AT: &str = "postrider-occurred-at";
-/// The type of its content.
 pub(crate) const CONTENT_TYPE: &str = "content-type";
 
 /// Names that are the relay's: a producer's header of such a name is not sent.

@@ -33,7 +33,7 @@ use reqwest::header::{CONTENT_ENCODING, HeaderValue};
 use rustls::ClientConfig;
 use tokio::time::Instant;
 
-use self::answer::{Answer, Reading};
+use self::answer::{Answer, AnswerReader};
 use self::encode::{Composer, Outgoing};
 use self::guard::{Guard, SystemResolver};
 use super::{Batching, Finding, Sink, SinkFailure, Verdict};
@@ -48,7 +48,7 @@ const RESULT_BYTES: usize = 256;
 /// A sink that sends over HTTP.
 pub struct HttpSink {
     composer: Composer,
-    reading: Reading,
+    reading: AnswerReader,
     client: Client,
     guard: Guard,
     tls: Arc<ClientConfig>,
@@ -78,7 +78,7 @@ impl HttpSink {
         let tls = connection::tls(&options)?;
         let composer = Composer::new(&options)?;
         Ok(Self {
-            reading: Reading::new(&options, composer.secrets())?,
+            reading: AnswerReader::new(&options, composer.secrets())?,
             composer,
             client: connection::client(&options, tls.clone(), guard.clone())?,
             guard,

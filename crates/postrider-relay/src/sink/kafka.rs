@@ -222,7 +222,7 @@ impl Sink for KafkaSink {
             cuts += usize::from(cut);
         }
         if was_isolated && let Ok(_turn) = self.isolated_turn.try_lock() {
-            self.isolated.rest();
+            self.isolated.retire_current();
         }
         batch.into_verdicts()
     }

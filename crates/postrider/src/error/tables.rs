@@ -68,7 +68,7 @@ pub(super) fn passes_in_sqlite(code: i32) -> bool {
 }
 
 #[cfg(any(feature = "sqlx", feature = "sqlx-sqlite"))]
-pub(super) fn sqlx_is_an_answer(error: &sqlx::Error) -> bool {
+pub(super) fn sqlx_is_refusal(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
@@ -158,7 +158,7 @@ mod tests {
             (Cause::Sqlx(sqlx::Error::RowNotFound), true),
         ] {
             let error = Error::from(error);
-            assert_eq!(error.is_an_answer(), answer, "{error:?}");
+            assert_eq!(error.is_refusal(), answer, "{error:?}");
         }
         for (code, answer) in [
             (libsqlite3_sys::SQLITE_FULL, false),
@@ -169,7 +169,7 @@ mod tests {
         ] {
             let error =
                 Error::from(Cause::Sqlite(rusqlite::Error::SqliteFailure(libsqlite3_sys::Error::new(code), None)));
-            assert_eq!(error.is_an_answer(), answer, "{code}");
+            assert_eq!(error.is_refusal(), answer, "{code}");
         }
     }
 

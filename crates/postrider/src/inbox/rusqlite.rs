@@ -21,17 +21,17 @@ use crate::store::sqlite::statement::{all, execute, micros, now, sql, value};
 /// as busy. The tables are made by [`crate::SqliteStore::open`] or [`crate::sqlite::migrate`].
 pub fn receive(tx: &Connection, event: &Event) -> Result<bool, Error> {
     event.check()?;
-    note(tx, event)
+    receive_one(tx, event)
 }
 
 /// The same for up to [`crate::MAX_BATCH_MESSAGES`] events. One answer for each, in the same order; an event named twice is
-/// first once. If one is refused, roll the transaction back: those before it are noted.
+/// first once. If one is refused, roll the transaction back: those before it are received.
 pub fn receive_many(tx: &Connection, events: &[Event]) -> Result<Vec<bool>, Error> {
     check_many(events)?;
-    events.iter().map(|event| note(tx, event)).collect()
+    events.iter().map(|event| receive_one(tx, event)).collect()
 }
 
-fn note(tx: &Connection, event: &Event) -> Result<bool, Error> {
+fn receive_one(tx: &Connection, event: &Event) -> Result<bool, Error> {
     let Statement { sql, parameters } = sqlite(event);
     Ok(tx.prepare_cached(&sql)?.execute(params_from_iter(parameters))? == 1)
 }
@@ -44,13 +44,13 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
     input::batch_size(batch_size)?;
     let now = now(tx)?;
     execute(tx, sql!("inbox", "prune_lanes"), &[(":now", &now), (":batch_size", &batch_size)])?;
-    let gone: Vec<Gone> = all(
+    let pruned: Vec<PrunedEvent> = all(
         tx,
         sql!("inbox", "prune_candidates"),
         &[(":now", &now), (":older_than_us", &older_than.map(micros)), (":batch_size", &batch_size)],
     )?;
     let mut lanes: BTreeMap<LaneKey, Vec<(i64, Uuid)>> = BTreeMap::new();
-    for event in &gone {
+    for event in &pruned {
         execute(tx, sql!("inbox", "prune_event"), &[(":event_id", &event.event_id), (":tenant", &event.tenant)])?;
         if let (Some(lane), Some(sequence_id)) = (&event.lane, event.sequence_id) {
             let key = (event.source.clone(), lane.clone(), event.tenant.clone());
@@ -60,13 +60,13 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
     for (lane, numbers) in lanes {
         remember(tx, &lane, &numbers, now)?;
     }
-    Ok(gone.len() as u64)
+    Ok(pruned.len() as u64)
 }
 
 /// Source, lane and tenant.
 type LaneKey = (String, String, Vec<u8>);
 
-struct Gone {
+struct PrunedEvent {
     event_id: Uuid,
     tenant: Vec<u8>,
     source: String,
@@ -74,7 +74,7 @@ struct Gone {
     sequence_id: Option<i64>,
 }
 
-records! { Gone(row) { event_id, tenant, source, lane, sequence_id } }
+records! { PrunedEvent(row) { event_id, tenant, source, lane, sequence_id } }
 
 fn remember(tx: &Connection, lane: &LaneKey, numbers: &[(i64, Uuid)], now: i64) -> Result<(), Error> {
     let (source, lane, tenant) = lane;

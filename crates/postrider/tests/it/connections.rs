@@ -288,7 +288,7 @@ async fn a_store_does_not_stay_with_a_standby() {
         store.operate("someone", &Action::Prune { older_than: None }).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
-        assert!(!error.is_an_answer(), "{error}");
+        assert!(!error.is_refusal(), "{error}");
     }
     let idle = futures_util::future::join_all((0..4).map(|_| store.connection())).await;
     drop(idle);

@@ -112,7 +112,7 @@ impl Load<'_> {
 
     async fn write(&self, messages: &[Message]) -> std::result::Result<Vec<Enqueued>, Unwritten> {
         self.opened.store.enqueue(messages).await.map_err(|error| {
-            if error.nothing_happened() { Unwritten::RolledBack(error) } else { Unwritten::Unknown(error) }
+            if error.changed_nothing() { Unwritten::RolledBack(error) } else { Unwritten::Unknown(error) }
         })
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Answer {
 
 /// How answers are read.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
+pub(super) struct AnswerReader {
     retryable: Vec<u16>,
     terminal: Vec<u16>,
     reply_code: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Reading {
     pauses_when_gone: bool,
 }
 
-impl Reading {
+impl AnswerReader {
     /// `secrets`: what this sink sends and an answer may repeat.
     pub(super) fn new(options: &HttpOptions, secrets: Vec<String>) -> Result<Self, Error> {
         let refused = |reason: String| Err(Error::options(reason));
@@ -177,10 +177,10 @@ mod tests {
 
     use super::*;
 
-    fn reading(change: impl FnOnce(&mut HttpOptions)) -> Result<Reading, Error> {
+    fn reading(change: impl FnOnce(&mut HttpOptions)) -> Result<AnswerReader, Error> {
         let mut options = HttpOptions::new("http://localhost/".parse().expect("a template"));
         change(&mut options);
-        Reading::new(&options, Vec::new())
+        AnswerReader::new(&options, Vec::new())
     }
 
     /// Proves P11: every status that is no success has its class, and the configuration has the last word.

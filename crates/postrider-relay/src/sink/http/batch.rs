@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::answer::{Answer, Reading, code_text};
+use super::answer::{Answer, AnswerReader, code_text};
 use crate::sink::template::Template;
 use crate::sink::{Receipt, SinkFailure, Verdict, envelope, rfc3339};
 
@@ -87,7 +87,7 @@ fn event(message: &Claimed, source: Option<String>) -> Event<'_> {
 }
 
 /// What a 2xx says about each message of its request.
-pub(super) fn verdicts(answer: &Answer, messages: &[&Claimed], reading: &Reading) -> Vec<Verdict> {
+pub(super) fn verdicts(answer: &Answer, messages: &[&Claimed], reading: &AnswerReader) -> Vec<Verdict> {
     // Whether something was said of single events cannot be known of an answer that was not read to its end.
     let unread = answer.cut || answer.status == StatusCode::MULTI_STATUS;
     match results(&answer.body) {
@@ -100,7 +100,7 @@ pub(super) fn verdicts(answer: &Answer, messages: &[&Claimed], reading: &Reading
     }
 }
 
-fn verdict(answer: &Answer, result: Option<&EventResult>, reading: &Reading) -> Verdict {
+fn verdict(answer: &Answer, result: Option<&EventResult>, reading: &AnswerReader) -> Verdict {
     let Some(EventResult { status, code, said }) = result else {
         return Verdict::Failed(no_answer(answer, reading));
     };
@@ -117,7 +117,7 @@ fn verdict(answer: &Answer, result: Option<&EventResult>, reading: &Reading) -> 
     Verdict::Failed(SinkFailure { reply_code: code.clone(), retry_after: answer.retry_after, answer: said, ..failure })
 }
 
-fn no_answer(answer: &Answer, reading: &Reading) -> SinkFailure {
+fn no_answer(answer: &Answer, reading: &AnswerReader) -> SinkFailure {
     let words = if answer.cut {
         "the answer is longer than max_response_bytes, so what it says of this event is not known"
     } else {

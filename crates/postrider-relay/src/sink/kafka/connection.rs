@@ -230,7 +230,7 @@ impl Producers {
     }
 
     /// Lets the one in use go: there is nothing to do for it.
-    pub(super) fn rest(&self) {
+    pub(super) fn retire_current(&self) {
         if let Some(current) = self.in_use() {
             self.retire(&current);
         }

@@ -56,6 +56,7 @@ create or replace function :"schema".replay_batch(
 as $$
 #variable_conflict use_column
 declare
+    c_most_ahead constant interval := '366 days';
     v_start   timestamptz := greatest(clock_timestamp(), replay_batch.paced_from);
     v_step    interval;
     v_looked  integer;
@@ -76,7 +77,7 @@ begin
         raise exception 'per_second must be between 1 and 1000000' using errcode = '22023';
     elsif replay_batch.paced_from is not null and replay_batch.per_second is null then
         raise exception 'paced_from needs per_second' using errcode = '22023';
-    elsif replay_batch.paced_from > clock_timestamp() + interval '366 days' then
+    elsif replay_batch.paced_from > clock_timestamp() + c_most_ahead then
         raise exception 'paced_from must be at most 366 days ahead' using errcode = '22023';
     end if;
     perform refuse_stale_snapshot();

@@ -247,7 +247,7 @@ async fn a_file_that_was_deleted_or_replaced_is_noticed() {
         let gone = |error: Error| {
             assert_eq!(error.kind(), ErrorKind::FileGone, "{error:?}");
             assert!(error.to_string().contains("app.db") && error.to_string().contains("restart"), "{error}");
-            assert!(!error.is_an_answer(), "it may come back");
+            assert!(!error.is_refusal(), "it may come back");
         };
         gone(site.store.now().await.unwrap_err());
         gone(site.store.claim(&Claim::new("w")).await.unwrap_err());
