@@ -3,11 +3,10 @@
 //! nothing, and a fault of it never stops a delivery.
 
 mod access;
-mod actions;
 mod assets;
 mod audit;
+mod bulk;
 mod dead_letters;
-mod deliveries;
 mod error;
 mod guard;
 mod health;
@@ -17,7 +16,6 @@ mod messages;
 mod openapi;
 mod overview;
 mod reading;
-mod replay;
 mod sinks;
 mod state;
 mod sync;
@@ -41,7 +39,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::server::guard::Guard;
 use crate::server::token;
-use crate::{humane, server};
+use crate::{format, server};
 
 pub(crate) use self::state::Served;
 
@@ -129,7 +127,7 @@ impl Serving {
     pub(crate) async fn close(self) {
         self.close.cancel();
         if timeout(CLOSE_GRACE, self.task).await.is_err() {
-            warn!("requests to the admin API did not end in {}", humane::span(CLOSE_GRACE));
+            warn!("requests to the admin API did not end in {}", format::span(CLOSE_GRACE));
         }
     }
 }

@@ -1,11 +1,72 @@
-//! Actions on many dead letters or deliveries: which ones, how many there are, and the actions that change them
-//! batch by batch. Shared by the commands, `top` and the admin API, so that all of them count and act in the same way.
-//! Nothing here asks a person or prints.
+//! Actions on many dead letters, deliveries or messages: which ones, how many there are, and the batches that change them.
+//! Shared by the commands, `top` and the admin API, so that all of them count, act and report in the same way. Nothing here
+//! asks a person or prints.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use postrider::{Action, DeadFilter, DeliveryFilter, Error, MAX_PER_ACTION, Store};
+use async_trait::async_trait;
+use postrider::inspect::{DeadFilter, DeliveryFilter, rfc3339};
+use postrider::operate::{Action, Done, MAX_PER_ACTION, Replay};
+use postrider::{Error, ErrorKind, Store};
+use serde::Serialize;
+use utoipa::ToSchema;
 use uuid::Uuid;
+
+/// Carries actions out in somebody's name.
+#[async_trait]
+pub(crate) trait Operator: Sync {
+    type Error: Send;
+
+    async fn operate(&self, action: &Action) -> Result<Done, Self::Error>;
+}
+
+/// What an action on many did, or would do: the answer of the admin API, and of the commands with `--json`.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct ActionReport {
+    /// How many there were of this kind.
+    pub(crate) matching: u64,
+    /// How many were changed.
+    pub(crate) affected: u64,
+    /// How many are left because one request does not take more.
+    pub(crate) remaining: u64,
+    /// Of a cancel: held by workers, and left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leased: Option<u64>,
+    /// Of a replay: messages that the sink never had. They are part of `matching` only with `include_never_delivered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) never_delivered: Option<u64>,
+    /// Messages that were named and not found.
+    pub(crate) missing: Vec<Uuid>,
+    /// Whether it only counted.
+    pub(crate) dry_run: bool,
+    /// Of a dry run on dead letters: those that died before this time were counted. As `died_to` of the filter it takes these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub(crate) died_to: Option<String>,
+    /// Of a replay: there are more, which one request does not take.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) more: bool,
+    /// Of a replay: for `after`, to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<Uuid>,
+    /// Of a replay: for `paced_from`, to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub(crate) paced_until: Option<String>,
+}
+
+impl ActionReport {
+    /// Nothing was changed.
+    pub(crate) fn dry_run(matching: u64) -> Self {
+        Self { matching, remaining: matching, dry_run: true, ..Self::default() }
+    }
+
+    /// It was carried out, and so many are left.
+    pub(crate) fn acted(self, affected: u64, remaining: u64) -> Self {
+        Self { affected, remaining, dry_run: false, died_to: None, ..self }
+    }
+}
 
 /// What is to happen, and to which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,16 +75,6 @@ pub(crate) enum Bulk {
     Discard(DeadFilter),
     Cancel(DeliveryFilter),
     RetryNow(DeliveryFilter),
-}
-
-/// What it would take.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    pub(crate) matching: u64,
-    /// Deliveries of the kind that workers hold, for a cancel: they are left alone.
-    pub(crate) leased: u64,
-    /// Messages that were named and not found.
-    pub(crate) missing: Vec<Uuid>,
 }
 
 impl Bulk {
@@ -37,26 +88,49 @@ impl Bulk {
         self
     }
 
-    /// What it would take now. Changes nothing.
-    pub(crate) async fn count(&self, store: &dyn Store) -> Result<Counted, Error> {
+    /// What it would take now, as the report of a dry run. Changes nothing.
+    pub(crate) async fn count(&self, store: &dyn Store) -> Result<ActionReport, Error> {
         match self {
             Self::Redrive(which) | Self::Discard(which) => {
+                check_ids(which.message_ids.as_deref())?;
                 let matching = store.count_dead(which).await?;
                 let missing = if which.message_ids.is_some() { store.not_dead(which).await? } else { Vec::new() };
-                Ok(Counted { matching, leased: 0, missing })
+                let died_to = which.died_to.map(rfc3339);
+                Ok(ActionReport { missing, died_to, ..ActionReport::dry_run(matching) })
             }
             Self::Cancel(which) | Self::RetryNow(which) => {
+                check_ids(which.message_ids.as_deref())?;
                 let open = store.count_open(which).await?;
                 let missing = if which.message_ids.is_some() { store.not_open(which).await? } else { Vec::new() };
-                let (matching, leased) =
-                    if matches!(self, Self::Cancel(_)) { (open.pending, open.leased) } else { (open.waiting, 0) };
-                Ok(Counted { matching, leased, missing })
+                let cancel = matches!(self, Self::Cancel(_));
+                let (matching, leased) = if cancel { (open.pending, Some(open.leased)) } else { (open.waiting, None) };
+                Ok(ActionReport { leased, missing, ..ActionReport::dry_run(matching) })
+            }
+        }
+    }
+
+    /// Acts batch by batch until `total` are done, nothing is left, or `go_on` says no; it hears after each batch how many
+    /// it was. It never takes more than `total`: what fails again meanwhile is not taken twice. At least one batch is
+    /// carried out: a request that finds nothing is in the audit, too. An error comes with what was done before it.
+    pub(crate) async fn in_batches<O: Operator>(
+        &self,
+        total: u64,
+        operator: &O,
+        mut go_on: impl FnMut(u64) -> bool,
+    ) -> Result<u64, (u64, O::Error)> {
+        let mut done = 0;
+        loop {
+            let batch = operator.operate(&self.batch((total - done).max(1))).await;
+            let affected = batch.map_err(|error| (done, error))?.affected;
+            done += affected;
+            if !go_on(done) || affected == 0 || done >= total {
+                return Ok(done);
             }
         }
     }
 
     /// The next batch, if so many are left to be changed.
-    pub(crate) fn batch(&self, left: u64) -> Action {
+    fn batch(&self, left: u64) -> Action {
         let at_most = u32::try_from(left).unwrap_or(MAX_PER_ACTION).min(MAX_PER_ACTION);
         match self {
             Self::Redrive(which) => Action::Redrive { which: which.clone(), at_most },
@@ -82,5 +156,65 @@ impl Bulk {
             Self::Redrive(_) | Self::Discard(_) => "no dead letter of",
             Self::Cancel(_) | Self::RetryNow(_) => "no open delivery of",
         }
+    }
+}
+
+/// More ids than one action takes.
+fn check_ids(message_ids: Option<&[Uuid]>) -> Result<(), Error> {
+    match message_ids {
+        Some(ids) if ids.len() > MAX_PER_ACTION as usize => {
+            Err(Error::new(ErrorKind::Refused, format!("more than {MAX_PER_ACTION} message_ids in one request")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Which of the messages that a replay names are not in the store.
+pub(crate) async fn not_in_store(store: &dyn Store, replay: &Replay) -> Result<Vec<Uuid>, Error> {
+    let Some(ids) = replay.message_ids.as_deref().filter(|ids| !ids.is_empty()) else { return Ok(Vec::new()) };
+    check_ids(Some(ids))?;
+    let found: HashSet<Uuid> = store.entries(ids).await?.iter().map(|entry| entry.message_id).collect();
+    Ok(ids.iter().copied().filter(|id| !found.contains(id)).collect())
+}
+
+/// What a replay would take, step by step as it would go itself, until `go_on` says no.
+pub(crate) async fn count_replay(
+    store: &dyn Store,
+    replay: &Replay,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<ActionReport, Error> {
+    let mut step = replay.clone();
+    let mut report = ActionReport::dry_run(0);
+    let mut never_delivered = 0;
+    loop {
+        let counted = store.count_replay(&step).await?;
+        never_delivered += counted.never_delivered;
+        report.matching += counted.delivered;
+        report.more = counted.next.is_some();
+        if !report.more || !go_on() {
+            break;
+        }
+        step.after = counted.next;
+    }
+    report.matching += if replay.include_never_delivered { never_delivered } else { 0 };
+    report.remaining = report.matching;
+    report.never_delivered = Some(never_delivered);
+    Ok(report)
+}
+
+/// Replays step by step, each where the last one ended, until `go_on` says no; it hears after each step how many it was.
+pub(crate) async fn replay<O: Operator>(
+    mut replay: Replay,
+    operator: &O,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<Done, (u64, O::Error)> {
+    let mut affected = 0;
+    loop {
+        let done = operator.operate(&Action::Replay(replay.clone())).await.map_err(|error| (affected, error))?;
+        affected += done.affected;
+        if !go_on(affected) || done.next.is_none() {
+            return Ok(Done { affected, ..done });
+        }
+        (replay.after, replay.paced_from) = (done.next, done.paced_until);
     }
 }

@@ -1,5 +1,5 @@
 //! The commands, one file each. A command is prepared (arguments checked, files opened, URL read) and then run; this
-//! file only hands over.
+//! file only hands over. Most work on one outbox: they are [`OnOutbox`], and are given it opened.
 
 mod audit;
 mod check;
@@ -16,6 +16,7 @@ mod explain;
 mod lanes;
 mod list;
 mod man;
+mod message;
 mod migrate;
 mod prune;
 mod receive;
@@ -29,14 +30,15 @@ mod sinks;
 mod status;
 mod top;
 mod unclaim_stuck;
-mod which;
 
+use async_trait::async_trait;
 use clap::Subcommand;
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::options::Global;
 use crate::output::Output;
+use crate::store::{Address, Missing, Opened};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -70,6 +72,22 @@ pub(crate) enum Command {
     Man(man::Args),
 }
 
+/// A command that works on one outbox.
+#[async_trait(?Send)]
+pub(crate) trait OnOutbox {
+    /// Refuses arguments that do not go together, before anything is opened.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What to do if it is an SQLite file that is not there.
+    fn missing(&self) -> Missing {
+        Missing::Refuse
+    }
+
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode>;
+}
+
 /// A command that has all it needs but the database.
 pub(crate) enum Prepared {
     Demo(demo::Prepared),
@@ -79,60 +97,49 @@ pub(crate) enum Prepared {
     Drain(drain::Prepared),
     Check(check::Prepared),
     Config(config::Prepared),
-    Routes(routes::Prepared),
     Receive(receive::Prepared),
-    Status(status::Prepared),
-    List(list::Prepared),
-    Show(show::Prepared),
-    Explain(explain::Prepared),
     Top(top::Prepared),
-    Dlq(Box<dlq::Prepared>),
-    Lanes(lanes::Prepared),
-    Sinks(sinks::Prepared),
-    Relays(relays::Prepared),
-    Replay(Box<replay::Prepared>),
-    Deliveries(deliveries::Prepared),
-    UnclaimStuck(unclaim_stuck::Prepared),
-    Prune(prune::Prepared),
-    Audit(audit::Prepared),
     Doctor(doctor::Prepared),
     Migrate(migrate::Prepared),
     Completions(completions::Prepared),
     Man(man::Prepared),
+    OnOutbox(Address, Box<dyn OnOutbox>),
 }
 
 impl Command {
     pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(match self {
-            Self::Demo(args) => Prepared::Demo(args.prepare()?),
-            Self::Enqueue(args) => Prepared::Enqueue(args.prepare(global)?),
-            Self::Run(args) => Prepared::Run(args.prepare(global)?),
-            Self::Serve(args) => Prepared::Serve(args.prepare(global)?),
-            Self::Drain(args) => Prepared::Drain(args.prepare(global)?),
-            Self::Check(args) => Prepared::Check(args.prepare(global)?),
-            Self::Config(args) => Prepared::Config(args.prepare(global)?),
-            Self::Routes(args) => Prepared::Routes(args.prepare(global)?),
-            Self::Receive(args) => Prepared::Receive(args.prepare(global)?),
-            Self::Status(args) => Prepared::Status(args.prepare(global)?),
-            Self::List(args) => Prepared::List(args.prepare(global)?),
-            Self::Show(args) => Prepared::Show(args.prepare(global)?),
-            Self::Explain(args) => Prepared::Explain(args.prepare(global)?),
-            Self::Top(args) => Prepared::Top(args.prepare(global)?),
-            Self::Dlq(args) => Prepared::Dlq(Box::new(args.prepare(global)?)),
-            Self::Lanes(args) => Prepared::Lanes(args.prepare(global)?),
-            Self::Sinks(args) => Prepared::Sinks(args.prepare(global)?),
-            Self::Relays(args) => Prepared::Relays(args.prepare(global)?),
-            Self::Replay(args) => Prepared::Replay(Box::new(args.prepare(global)?)),
-            Self::RetryNow(args) => Prepared::Deliveries(args.prepare(global)?),
-            Self::Cancel(args) => Prepared::Deliveries(args.prepare(global)?),
-            Self::UnclaimStuck(args) => Prepared::UnclaimStuck(args.prepare(global)?),
-            Self::Prune(args) => Prepared::Prune(args.prepare(global)?),
-            Self::Audit(args) => Prepared::Audit(args.prepare(global)?),
-            Self::Doctor(args) => Prepared::Doctor(args.prepare(global)?),
-            Self::Migrate(args) => Prepared::Migrate(args.prepare(global)?),
-            Self::Completions(args) => Prepared::Completions(args.prepare()?),
-            Self::Man(args) => Prepared::Man(args.prepare()?),
-        })
+        let command: Box<dyn OnOutbox> = match self {
+            Self::Demo(args) => return args.prepare().map(Prepared::Demo),
+            Self::Enqueue(args) => return args.prepare(global).map(Prepared::Enqueue),
+            Self::Run(args) => return args.prepare(global).map(Prepared::Run),
+            Self::Serve(args) => return args.prepare(global).map(Prepared::Serve),
+            Self::Drain(args) => return args.prepare(global).map(Prepared::Drain),
+            Self::Check(args) => return args.prepare(global).map(Prepared::Check),
+            Self::Config(args) => return args.prepare(global).map(Prepared::Config),
+            Self::Receive(args) => return args.prepare(global).map(Prepared::Receive),
+            Self::Top(args) => return args.prepare(global).map(Prepared::Top),
+            Self::Doctor(args) => return args.prepare(global).map(Prepared::Doctor),
+            Self::Migrate(args) => return args.prepare(global).map(Prepared::Migrate),
+            Self::Completions(args) => return args.prepare().map(Prepared::Completions),
+            Self::Man(args) => return args.prepare().map(Prepared::Man),
+            Self::Routes(args) => Box::new(args),
+            Self::Status(args) => Box::new(args),
+            Self::List(args) => Box::new(args),
+            Self::Show(args) => Box::new(args),
+            Self::Explain(args) => Box::new(args),
+            Self::Dlq(args) => args,
+            Self::Lanes(args) => Box::new(args),
+            Self::Sinks(args) => Box::new(args),
+            Self::Relays(args) => Box::new(args),
+            Self::Replay(args) => Box::new(args),
+            Self::RetryNow(args) => Box::new(args),
+            Self::Cancel(args) => Box::new(args),
+            Self::UnclaimStuck(args) => Box::new(args),
+            Self::Prune(args) => Box::new(args),
+            Self::Audit(args) => Box::new(args),
+        };
+        command.check()?;
+        Ok(Prepared::OnOutbox(global.address()?, command))
     }
 }
 
@@ -160,26 +167,16 @@ impl Prepared {
             Self::Drain(command) => command.run(output.json).await,
             Self::Check(command) => command.run(output).await,
             Self::Config(command) => command.run(output),
-            Self::Routes(command) => command.run(output).await,
             Self::Receive(command) => command.run().await,
-            Self::Status(command) => command.run(output).await,
-            Self::List(command) => command.run(output).await,
-            Self::Show(command) => command.run(output).await,
-            Self::Explain(command) => command.run(output).await,
             Self::Top(command) => command.run(output.json).await,
-            Self::Dlq(command) => command.run(output).await,
-            Self::Lanes(command) => command.run(output).await,
-            Self::Sinks(command) => command.run(output).await,
-            Self::Relays(command) => command.run(output).await,
-            Self::Replay(command) => command.run(output).await,
-            Self::Deliveries(command) => command.run(output).await,
-            Self::UnclaimStuck(command) => command.run(output).await,
-            Self::Prune(command) => command.run(output).await,
-            Self::Audit(command) => command.run(output).await,
             Self::Doctor(command) => command.run(output).await,
             Self::Migrate(command) => command.run(output).await,
             Self::Completions(command) => command.run(output),
             Self::Man(command) => command.run(output),
+            Self::OnOutbox(address, command) => {
+                let outbox = address.open(command.missing()).await?;
+                command.run(outbox, output).await
+            }
         }
     }
 }

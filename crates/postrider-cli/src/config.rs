@@ -2,9 +2,9 @@
 //! before anything is connected to. What is wrong is told with its place and its key. It may hold secrets, and shows none.
 
 pub(crate) mod admin;
+mod edge_limits;
 mod environment;
 mod fault;
-mod fit;
 pub(crate) mod layers;
 pub(crate) mod print;
 pub(crate) mod receive;

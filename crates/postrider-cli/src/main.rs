@@ -2,6 +2,7 @@
 //! then run. Only this file prints a failure and starts the runtime.
 
 mod admin;
+mod advice;
 mod bulk;
 mod command;
 mod config;
@@ -9,7 +10,9 @@ mod config;
 mod documented;
 mod exit_code;
 mod failure;
-mod humane;
+mod filter;
+mod format;
+
 mod json_text;
 mod log;
 mod operator;

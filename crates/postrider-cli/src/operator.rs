@@ -8,15 +8,16 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use postrider::Store;
-use serde::Serialize;
+use postrider::operate::{Action, Done};
 use uuid::Uuid;
 
-use crate::bulk::{Bulk, Counted};
+use crate::bulk::{ActionReport, Bulk, Operator};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane::{self, counted};
+use crate::format::{self, counted};
 use crate::output::Output;
 use crate::signals::Stop;
 
@@ -78,7 +79,7 @@ impl Answer {
         let line = line.trim();
         match self {
             Self::Yes => line.eq_ignore_ascii_case("y") || line.eq_ignore_ascii_case("yes"),
-            Self::Count(count) => line == count.to_string() || line == humane::count(count),
+            Self::Count(count) => line == count.to_string() || line == format::count(count),
         }
     }
 }
@@ -127,45 +128,22 @@ pub(crate) struct Consent {
     pub(crate) yes: bool,
 }
 
-/// What every command that changes many things prints with `--json`.
-#[derive(Serialize)]
-pub(crate) struct Document {
-    pub(crate) matching: u64,
-    pub(crate) affected: u64,
-    /// Of a cancel: held by workers, and left alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) leased: Option<u64>,
-    /// Of a replay: messages that the sink never had.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) never_delivered: Option<u64>,
-    /// Messages that were named and not found.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing: Vec<Uuid>,
-    pub(crate) dry_run: bool,
-}
-
-impl Document {
-    pub(crate) fn new(matching: u64, affected: u64, dry_run: bool) -> Self {
-        Self { matching, affected, leased: None, never_delivered: None, missing: Vec::new(), dry_run }
+/// Prints what an action did, or the words for people. Ids that were named and not found are told behind `not_found`, and the
+/// exit code says so.
+pub(crate) fn report(report: &ActionReport, output: &mut Output, words: &str, not_found: &str) -> Result<ExitCode> {
+    let code = if report.missing.is_empty() { ExitCode::Ok } else { ExitCode::NotFound };
+    if output.json {
+        output.json(report)?;
+        return Ok(code);
     }
-
-    /// Prints it, or the words for people. Ids that were named and not found are told behind `not_found`, and the exit code
-    /// says so.
-    pub(crate) fn print(self, output: &mut Output, words: &str, not_found: &str) -> Result<ExitCode> {
-        let code = if self.missing.is_empty() { ExitCode::Ok } else { ExitCode::NotFound };
-        if output.json {
-            output.json(&self)?;
-            return Ok(code);
-        }
-        output.line(words)?;
-        if !self.missing.is_empty() {
-            let shown: Vec<String> = self.missing.iter().take(MAX_TOLD).map(Uuid::to_string).collect();
-            let more = self.missing.len() - shown.len();
-            let rest = if more == 0 { String::new() } else { format!(" and {} more", humane::count(more as u64)) };
-            output.line(format!("{not_found} {}{rest}", shown.join(", ")))?;
-        }
-        Ok(code)
+    output.line(words)?;
+    if !report.missing.is_empty() {
+        let shown: Vec<String> = report.missing.iter().take(MAX_TOLD).map(Uuid::to_string).collect();
+        let more = report.missing.len() - shown.len();
+        let rest = if more == 0 { String::new() } else { format!(" and {} more", format::count(more)) };
+        output.line(format!("{not_found} {}{rest}", shown.join(", ")))?;
     }
+    Ok(code)
 }
 
 /// Counts, asks, and acts batch by batch; an interruption between two says how far it came.
@@ -176,24 +154,20 @@ pub(crate) async fn carry_out(
     output: &mut Output,
 ) -> Result<ExitCode> {
     let bulk = bulk.dead_by(store.now().await?);
-    let Counted { matching, leased, missing } = bulk.count(store).await?;
-    let acts = matching > 0 && !consent.dry_run;
+    let mut counted = bulk.count(store).await?;
+    let acts = counted.matching > 0 && !consent.dry_run;
     if acts && !consent.yes {
-        ask(&bulk, matching)?;
+        ask(&bulk, counted.matching)?;
     }
-    let affected = if acts { watched(store, &bulk, matching, output.json).await? } else { 0 };
-    let mut words = if acts { did(&bulk, affected) } else { would(&bulk, matching) };
-    let is_cancel = matches!(bulk, Bulk::Cancel(_));
-    if leased > 0 {
-        let held = counted(leased, "delivery");
-        write!(words, "; {held} held by workers: left alone").ok();
+    if !consent.dry_run {
+        let affected = if acts { watched(store, &bulk, counted.matching, output.json).await? } else { 0 };
+        counted = counted.acted(affected, 0);
     }
-    let leased = is_cancel.then_some(leased);
-    Document { leased, missing, ..Document::new(matching, affected, consent.dry_run) }.print(
-        output,
-        &words,
-        bulk.not_found(),
-    )
+    let mut words = if acts { did(&bulk, counted.affected) } else { would(&bulk, counted.matching) };
+    if let Some(leased) = counted.leased.filter(|leased| *leased > 0) {
+        write!(words, "; {} held by workers: left alone", format::counted(leased, "delivery")).ok();
+    }
+    report(&counted, output, &words, bulk.not_found())
 }
 
 fn would(bulk: &Bulk, matching: u64) -> String {
@@ -240,8 +214,8 @@ async fn watched(store: &dyn Store, bulk: &Bulk, matching: u64, json: bool) -> R
     let affected = in_batches(store, bulk, matching, |done| {
         bar.set_position(done);
         !stop.token.is_cancelled()
-    })
-    .await;
+    });
+    let affected = affected.await;
     bar.finish_and_clear();
     let affected = affected?;
     match interrupted(&stop, affected, bulk.done()) {
@@ -250,30 +224,41 @@ async fn watched(store: &dyn Store, bulk: &Bulk, matching: u64, json: bool) -> R
     }
 }
 
-/// Acts batch by batch until `total` are done or nothing is left, and says after each how many it was. It never takes
-/// more than `total`: what fails again meanwhile is not taken twice.
+/// Acts batch by batch in the name of whoever runs this.
 pub(crate) async fn in_batches(
     store: &dyn Store,
     bulk: &Bulk,
     total: u64,
-    mut after_batch: impl FnMut(u64) -> bool,
+    go_on: impl FnMut(u64) -> bool,
 ) -> std::result::Result<u64, postrider::Error> {
-    let actor = actor();
-    let mut done = 0;
-    while done < total {
-        let affected = store.operate(&actor, &bulk.batch(total - done)).await?.affected;
-        done += affected;
-        if !after_batch(done) || affected == 0 {
-            break;
-        }
+    bulk.in_batches(total, &Person::new(store), go_on).await.map_err(|(_, error)| error)
+}
+
+/// Whoever runs this command, at a store.
+pub(crate) struct Person<'a> {
+    store: &'a dyn Store,
+    actor: String,
+}
+
+impl<'a> Person<'a> {
+    pub(crate) fn new(store: &'a dyn Store) -> Self {
+        Self { store, actor: actor() }
     }
-    Ok(done)
+}
+
+#[async_trait]
+impl Operator for Person<'_> {
+    type Error = postrider::Error;
+
+    async fn operate(&self, action: &Action) -> std::result::Result<Done, postrider::Error> {
+        self.store.operate(&self.actor, action).await
+    }
 }
 
 /// An action that was interrupted between two batches: how far it came, and that the rest is unchanged.
 pub(crate) fn interrupted(stop: &Stop, done: u64, words: &str) -> Option<Failure> {
     let code = stop.heard()?;
-    let done = humane::count(done);
+    let done = format::count(done);
     Some(
         Failure::new(code, format!("{}: {done} {words}, the rest is unchanged", code.word()))
             .hint("run the same command again to continue"),

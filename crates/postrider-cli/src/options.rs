@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 use postrider::{PostgresStore, Schema};
@@ -178,4 +179,16 @@ pub(crate) fn explain(wrong: &clap::Error, arguments: &[OsString]) -> Failure {
         (None, false) => Failure::usage(message).hint(format!("usage: {usage} (see --help)")),
         (None, true) => Failure::usage(message).hint("see --help"),
     }
+}
+
+/// One of the words of an enum of the library, in upper or lower case.
+pub(crate) fn words<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let known: Vec<&'static str> = all.iter().copied().map(word).collect();
+    PossibleValuesParser::new(known).try_map(move |given: String| {
+        let found = all.iter().copied().find(|one| word(*one).eq_ignore_ascii_case(&given));
+        found.ok_or_else(|| format!("{given:?} is unknown"))
+    })
 }

@@ -5,8 +5,10 @@ use std::env;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
+use postrider::inspect::Page;
 use serde::Serialize;
 
+use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 
 /// What a text means; the colour follows.
@@ -42,9 +44,9 @@ impl Text {
     }
 
     /// A count that is quiet at zero and has the given meaning above.
-    pub(crate) fn count(number: i64, above_zero: Paint) -> Self {
-        let number = u64::try_from(number).unwrap_or(0);
-        Self { text: crate::humane::count(number), paint: if number == 0 { Paint::Quiet } else { above_zero } }
+    pub(crate) fn count(number: impl TryInto<u64>, above_zero: Paint) -> Self {
+        let number = number.try_into().unwrap_or(0);
+        Self { text: crate::format::count(number), paint: if number == 0 { Paint::Quiet } else { above_zero } }
     }
 }
 
@@ -72,6 +74,21 @@ impl Column {
         let (Self::Whole(name) | Self::Left(name) | Self::Right(name) | Self::Optional(name)) = self;
         name
     }
+}
+
+/// What makes the cells of a line.
+type Row<'a, T> = &'a dyn Fn(&T) -> Vec<Text>;
+
+/// How the lines of a page are shown to people.
+pub(crate) struct Listing<'a, T> {
+    /// What is said if there are none.
+    pub(crate) empty: &'static str,
+    pub(crate) columns: &'a [Column],
+    pub(crate) row: Row<'a, T>,
+    /// For a terminal that is too narrow.
+    pub(crate) narrow: Option<(&'a [Column], Row<'a, T>)>,
+    /// What is said below, instead of how to see the next page.
+    pub(crate) below: Option<String>,
 }
 
 /// Stdout and how to write to it.
@@ -147,6 +164,33 @@ impl Output {
             self.line(format!("{indent}{line}").trim_end())?;
         }
         Ok(())
+    }
+
+    /// A page as JSON, or as a table for people with what is said below it.
+    pub(crate) fn listing<T: Serialize>(&mut self, page: &Page<T>, listing: &Listing<'_, T>) -> Result<ExitCode> {
+        if self.json {
+            self.json(page)?;
+            return Ok(ExitCode::Ok);
+        }
+        let rows: Vec<_> = page.items.iter().map(listing.row).collect();
+        match listing.narrow {
+            _ if rows.is_empty() => self.line(listing.empty)?,
+            Some((columns, row)) if !self.fits(listing.columns, &rows) => {
+                self.table("", columns, page.items.iter().map(row).collect())?;
+            }
+            _ => self.table("", listing.columns, rows)?,
+        }
+        match (&listing.below, &page.next) {
+            (Some(words), _) => self.quiet(words)?,
+            (None, Some(cursor)) => self.quiet(&format!("perhaps more: --after {cursor}"))?,
+            (None, None) => {}
+        }
+        Ok(ExitCode::Ok)
+    }
+
+    pub(crate) fn quiet(&mut self, words: &str) -> Result<()> {
+        let words = self.paint(Paint::Quiet, words);
+        self.line(words)
     }
 
     /// Whether a table with these columns needs no line breaks here.

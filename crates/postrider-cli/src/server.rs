@@ -2,9 +2,9 @@
 //! connections there are, in all and from one client, how long one may be silent, and how much it may send before it asks.
 //! `server/guard.rs` stands in front of the routers; what is asked and answered is theirs.
 
+mod connections;
 pub(crate) mod guard;
 pub(crate) mod host;
-mod places;
 pub(crate) mod token;
 
 use std::io::ErrorKind;
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use self::places::{Busy, Kept, Limits, Place, Places};
+use self::connections::{Busy, Connections, Kept, Limits, Slot};
 
 /// After an accept that failed, as it does when the process has too many files open.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router, stop: Cancellat
 }
 
 async fn serve_within(bounds: Bounds, listener: TcpListener, routes: Router, stop: CancellationToken) {
-    let places = Places::new(bounds.places);
+    let places = Connections::new(bounds.places);
     let connections = TaskTracker::new();
     let accepting = async {
         loop {
@@ -89,7 +89,7 @@ async fn serve_within(bounds: Bounds, listener: TcpListener, routes: Router, sto
 /// Until it ends, or has to make room for another.
 async fn answer(
     bounds: Bounds,
-    place: Place,
+    place: Slot,
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
@@ -105,7 +105,7 @@ async fn answer(
 
 async fn converse(
     bounds: Bounds,
-    place: Place,
+    place: Slot,
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,

@@ -4,10 +4,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use postrider::{Error, ErrorKind, Message, Outbox, PostgresStore, Schema, SqliteStore, Store, migrate, sqlite};
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::config::DatabaseConfig;
 use crate::exit_code::ExitCode;
@@ -18,9 +16,6 @@ pub(crate) const DEFAULT_FILE: &str = "postrider.db";
 
 const SCHEMES: &str = "write it as postgres://user:password@host:5432/database (reserved characters as %XX), or as \
                        sqlite:FILE";
-
-/// How long a try waits for others that write to the same file.
-const TRY_OUT_WAIT: Duration = Duration::from_secs(10);
 
 /// Where an outbox is.
 #[derive(Clone)]
@@ -119,7 +114,10 @@ impl Address {
                 let there = file.exists();
                 match missing {
                     Missing::Refuse if !there => return Err(not_there(&file, unasked)),
-                    Missing::Refuse if holds_no_outbox(&file) => return Err(no_outbox_in(&file)),
+                    // What cannot be told is told when it is opened.
+                    Missing::Refuse if sqlite::holds_outbox(&file).is_ok_and(|holds| !holds) => {
+                        return Err(no_outbox_in(&file));
+                    }
                     Missing::Refuse | Missing::Create => {}
                 }
                 let store = SqliteStore::open(&file)?;
@@ -141,11 +139,7 @@ impl Opened {
                 tx.rollback().await?;
             }
             At::Sqlite(file) => {
-                let mut connection = Connection::open(file)?;
-                connection.busy_timeout(TRY_OUT_WAIT)?;
-                let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                sqlite::enqueue_many(&tx, messages)?;
-                tx.rollback()?;
+                sqlite::try_enqueue(file, messages)?;
             }
         }
         Ok(())
@@ -178,12 +172,6 @@ fn sqlite_file(url: &str) -> Option<Result<PathBuf>> {
         _ if file.contains('?') => refuse("an SQLite URL is a file name and has no settings after a question mark"),
         _ => Some(Ok(PathBuf::from(file))),
     }
-}
-
-/// Whether a file that is there holds an outbox. What cannot be told is told when it is opened.
-fn holds_no_outbox(file: &Path) -> bool {
-    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
-    connection.and_then(|connection| connection.table_exists(None, "outbox_message")).is_ok_and(|found| !found)
 }
 
 fn no_outbox_in(file: &Path) -> Failure {

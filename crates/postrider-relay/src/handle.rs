@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use postrider::{RelayReport, SinkReport};
+use postrider::inspect::{RelayReport, SinkReport};
 
 use crate::clock::Clock;
 use crate::options::RelayOptions;

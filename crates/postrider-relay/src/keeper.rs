@@ -24,7 +24,7 @@ async fn maintain(store: &StoreClient) {
         info!(partitions = made, "made partitions ahead of time");
     }
     if let Ok(pruned) = store.ask("prune", Queue::prune).await
-        && pruned != postrider::Pruned::default()
+        && pruned != postrider::operate::Pruned::default()
     {
         info!(
             partitions = pruned.partitions_dropped,

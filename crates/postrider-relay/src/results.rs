@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Action, Completion, Outcome};
+use postrider::operate::Action;
+use postrider::{Completion, Outcome};
 use tracing::{error, warn};
 
 use crate::batches::Batch;
@@ -125,6 +126,7 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use postrider::Inspect as _;
+    use postrider::inspect::PageRequest;
 
     use super::*;
     use crate::fixtures::Fixture;
@@ -138,7 +140,7 @@ mod tests {
         let results = &fixture.dispatcher.results;
         assert_eq!(results.report(batch, vec![Verdict::Failed(gone)], Duration::ZERO).await, None);
         assert!(matches!(fixture.ended.try_recv(), Ok(Disposition::Complete(..))));
-        let audit = fixture.raw_store.audit(None, 10).await.unwrap();
+        let audit = fixture.raw_store.audit(&PageRequest::first(10)).await.unwrap().items;
         assert_eq!(audit[0].actor, "relay:worker");
     }
 }

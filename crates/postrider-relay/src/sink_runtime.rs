@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use postrider::SinkReport;
+use postrider::inspect::SinkReport;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{info, warn};
 

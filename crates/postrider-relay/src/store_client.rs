@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Action, Route, Store, limit};
+use postrider::operate::Action;
+use postrider::{Route, Store, limit};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 

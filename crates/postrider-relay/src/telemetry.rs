@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use postrider::{AttemptState, RelayReport, Sample};
+use postrider::AttemptState;
+use postrider::inspect::{RelayReport, Sample};
 
 /// Messages waiting, by sink.
 pub const PENDING_DEPTH: &str = "outbox_pending_depth";

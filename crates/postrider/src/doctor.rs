@@ -43,6 +43,7 @@ pub enum Level {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// What was looked at, in one stable word, such as `old_transaction`.
     pub check: &'static str,
@@ -53,7 +54,7 @@ pub struct Finding {
     /// Why it matters; empty where it is as it should be.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub why: &'static str,
-    /// SQL or a command that mends it.
+    /// What mends it: SQL, or what to see to. Which command helps, the command line adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -80,7 +81,7 @@ impl Finding {
     fn unseen(check: &'static str, error: &Error) -> Self {
         let seen = format!("cannot be looked at: {}", error.in_short());
         if error.kind() == ErrorKind::Denied {
-            let fix = "run it as a member of the role outbox_control (see `postrider migrate roles`) and of pg_monitor";
+            let fix = "run it as a member of the roles outbox_control and pg_monitor";
             return Self::new(check, Level::Note, seen, "a role with more rights sees more").fix(fix);
         }
         Self::new(check, Level::Warning, seen, "nobody knows how it stands")
@@ -109,20 +110,4 @@ impl Default for Limits {
             clock_skew: Duration::from_secs(2),
         }
     }
-}
-
-/// `12s`, `5m`, `2h`, `3d`: one unit is enough here.
-fn words(seconds: f64) -> String {
-    let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
-/// `1 message`, `12 messages`.
-fn counted(number: i64, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

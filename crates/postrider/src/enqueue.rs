@@ -25,7 +25,8 @@ use crate::schema::Schema;
 pub const MAX_BATCH_MESSAGES: usize = 10_000;
 
 /// What became of an enqueued message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Enqueued {
     /// The message's id; the first message's if the dedupe key was known.

@@ -1,369 +1,116 @@
-//! Why a delivery is where it is, and what to do about it. Decides from facts that a store has gathered, with the codes
-//! that [`Reason::code`] lists; asks nothing and changes nothing. Called by each store's `explain`; what it says is for
-//! people, so the words of it live in `explain/words.rs`.
+//! Why a message is where it is, for each sink: the records of [`crate::Inspect::explain`]. What is the case is decided in
+//! `explain/case.rs` from facts that a store has gathered. Which command helps is not said here: [`Reason::remedy`] names what
+//! to do, and the command line turns it into words.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod case;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod words;
 
-use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
-
+use serde::Serialize;
 use uuid::Uuid;
 
-use self::words::{attempts_left, command, moment, number, number_of, said, span};
-use crate::inspect::{AttemptRecord, DeliveryRecord, Explanation, MessageDetail, Reason, RelayRecord, SinkReport};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use self::case::{Facts, LaneHead, explain};
+use crate::words::words;
 
-/// A delivery that has been due for longer than this is worth a look at the relays.
-const DUE_FOR_LONG_SECONDS: u64 = 60;
-/// A report may be late by this much without a word about it: it takes a moment to write.
-const REPORT_SLACK: Duration = Duration::from_secs(2);
-
-/// What has to be known about a message to explain it.
-pub(crate) struct Facts {
-    /// The store's clock.
-    pub(crate) now: SystemTime,
-    /// The message, its deliveries and its attempts.
-    pub(crate) detail: MessageDetail,
-    /// Sinks that are paused.
-    pub(crate) paused: Vec<String>,
-    /// The head of the message's lane, for each sink that has something in it.
-    pub(crate) heads: Vec<LaneHead>,
-    /// Relays that reported lately.
-    pub(crate) relays: Vec<RelayRecord>,
+/// Why a message is where it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The message.
+    pub message_id: Uuid,
+    /// For each sink that has or had to do with it.
+    pub deliveries: Vec<Reason>,
 }
 
-/// What stands first in a lane.
-pub(crate) struct LaneHead {
-    pub(crate) sink: String,
-    pub(crate) message_id: Uuid,
-    pub(crate) sequence_id: i64,
-    /// `None`: it is dead, and the lane waits for a person.
-    pub(crate) due_at: Option<SystemTime>,
-    pub(crate) claimed_by: Option<String>,
-    pub(crate) lease_expires_at: Option<SystemTime>,
-    pub(crate) error_code: Option<String>,
-    pub(crate) error_message: Option<String>,
+/// Why one delivery is where it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub struct Reason {
+    /// The sink.
+    pub sink: String,
+    /// What is the case, for programs.
+    pub code: ReasonCode,
+    /// What is the case, for people.
+    pub why: String,
+    /// The message that has to go first, if it waits behind one.
+    pub behind: Option<Uuid>,
+    /// Its lane, if it has one.
+    pub lane: Option<String>,
+    /// What to do about it.
+    #[serde(skip)]
+    pub remedy: Remedy,
 }
 
-/// One reason for each sink that has or had to do with the message, by name.
-pub(crate) fn explain(facts: &Facts) -> Explanation {
-    let open = facts.detail.deliveries.iter().map(|delivery| delivery.sink.as_str());
-    let sinks: BTreeSet<&str> = open.chain(facts.detail.attempts.iter().map(|attempt| attempt.sink.as_str())).collect();
-    let deliveries = sinks.into_iter().filter_map(|sink| Case::new(facts, sink).reason()).collect();
-    Explanation { message_id: facts.detail.message_id, deliveries }
-}
-
-/// A message and one sink.
-struct Case<'a> {
-    facts: &'a Facts,
-    sink: &'a str,
-    delivery: Option<&'a DeliveryRecord>,
-    last_attempt: Option<&'a AttemptRecord>,
-    head: Option<&'a LaneHead>,
-}
-
-impl<'a> Case<'a> {
-    fn new(facts: &'a Facts, sink: &'a str) -> Self {
-        Self {
-            facts,
-            sink,
-            delivery: facts.detail.deliveries.iter().find(|delivery| delivery.sink == sink),
-            last_attempt: facts
-                .detail
-                .attempts
-                .iter()
-                .filter(|attempt| attempt.sink == sink)
-                .max_by_key(|attempt| attempt.attempt_no),
-            head: facts.heads.iter().find(|head| head.sink == sink),
-        }
-    }
-
-    fn reason(&self) -> Option<Reason> {
-        match self.delivery {
-            None => self.last_attempt.map(|last| self.ended(last)),
-            Some(delivery) if delivery.state == "dead" => Some(self.dead()),
-            Some(delivery) if delivery.state == "leased" => Some(self.leased(delivery)),
-            Some(delivery) => Some(self.pending(delivery)),
-        }
-    }
-
-    fn because(&self, code: &'static str, why: String, advice: impl Into<String>) -> Reason {
-        let behind = self.ahead().map(|head| head.message_id);
-        Reason { sink: self.sink.to_owned(), code, why, advice: advice.into(), behind }
-    }
-
-    /// Nothing is left to do for this sink: it has it, or somebody gave up.
-    fn ended(&self, last: &AttemptRecord) -> Reason {
-        let when = moment(last.completed_at);
-        if last.state == "DISPATCHED" {
-            let receipt = last.reference.as_deref().map(|said| format!("; the sink said {said:?}")).unwrap_or_default();
-            let why = format!("delivered at {when} by {}, {}{receipt}", last.worker_id, number(last.attempt_no));
-            return self.because("DELIVERED", why, "");
-        }
-        if last.state == "CANCELLED" {
-            return self.because("CANCELLED", format!("{} cancelled it at {when}", last.worker_id), "");
-        }
-        let why = format!(
-            "an operator gave it up: the last attempt, {}, failed at {when} with {}",
-            number(last.attempt_no),
-            said(last.error_code.as_deref(), last.error_message.as_deref())
-        );
-        self.because("DISCARDED", why, "")
-    }
-
-    fn dead(&self) -> Reason {
-        let id = self.facts.detail.message_id;
-        let failed = self.last_attempt.map_or_else(String::new, |last| {
-            let error = said(last.error_code.as_deref(), last.error_message.as_deref());
-            format!(": {} failed at {} with {error}", number(last.attempt_no), moment(last.completed_at))
-        });
-        let again = command(&["dlq", "redrive", &id.to_string(), "--sink", self.sink]);
-        let never = command(&["dlq", "discard", &id.to_string(), "--sink", self.sink]);
-        let parked = self.head.filter(|head| head.message_id == id).and(self.facts.detail.lane.as_deref());
-        let Some(lane) = parked else {
-            let advice = format!("correct the cause and redrive it: {again}; or give it up: {never}");
-            return self.because("DEAD", format!("nobody tries it again by itself{failed}"), advice);
-        };
-        let skip = command(&["lanes", "skip", self.sink, lane]);
-        let why = format!("nobody tries it again by itself, and its lane {lane:?} waits for it{failed}");
-        let advice = format!(
-            "correct the cause and redrive it: {again}; or let the lane go on without it: {skip}; or give it up: {never}"
-        );
-        self.because("DEAD", why, advice)
-    }
-
-    fn leased(&self, delivery: &DeliveryRecord) -> Reason {
-        let holder = delivery.claimed_by.as_deref().unwrap_or("somebody");
-        let attempt = number(delivery.attempt_no);
-        let end = delivery.lease_expires_at.unwrap_or(self.facts.now);
-        if let Ok(left) = end.duration_since(self.facts.now).map(span)
-            && end > self.facts.now
-        {
-            let why = format!("{holder} holds it for {attempt}; its lease ends in {left}, at {}", moment(end));
-            return match self.late_holder(holder) {
-                None => self.because("LEASED", why, ""),
-                Some(late) => {
-                    let advice = "look at that process and its log; if it is gone, another relay takes the message over \
-                                  when the lease ends";
-                    self.because("LEASED", format!("{why}; {late}"), advice)
-                }
-            };
-        }
-        let why = format!(
-            "{holder} held it for {attempt} and has not said how that ended; the lease ended {} ago, at {}",
-            span(self.facts.now.duration_since(end).unwrap_or_default()),
-            moment(end)
-        );
-        let advice = match self.served() {
-            Served::Living(_) => "nothing: the next claim or repair of a relay takes it over".to_owned(),
-            _ => format!("start a relay, which takes it over: {}", command(&["run"])),
-        };
-        self.because("LEASE_EXPIRED", why, advice)
-    }
-
-    /// What is said about a holder whose report is overdue. One that never reports, such as a worker in SQL, is not late.
-    fn late_holder(&self, holder: &str) -> Option<String> {
-        let relay = self.facts.relays.iter().find(|relay| relay.report.worker_id == holder)?;
-        let silence = self.facts.now.duration_since(relay.reported_at).unwrap_or_default();
-        let every = relay.report.every;
-        (silence > every + REPORT_SLACK).then(|| {
-            let (silence, since) = (span(silence), moment(relay.reported_at));
-            format!(
-                "it reports every {} and has not reported for {silence}, since {since}: it hangs, was killed, or cannot \
-                 reach the database",
-                span(every)
-            )
-        })
-    }
-
-    /// In the order in which a person can do something about it: what somebody decided, what waits for a person, what
-    /// waits for a time, who should be working, and then there is only patience.
-    fn pending(&self, delivery: &DeliveryRecord) -> Reason {
-        if self.facts.paused.iter().any(|paused| paused == self.sink) {
-            let advice =
-                format!("when the destination may be used again: {}", command(&["sinks", "resume", self.sink]));
-            return self.because("SINK_PAUSED", format!("sink {:?} is paused", self.sink), advice);
-        }
-        self.parked_lane()
-            .or_else(|| self.not_yet_due(delivery))
-            .or_else(|| self.held_up_by_head())
-            .or_else(|| self.nobody_works())
-            .or_else(|| self.ahead().map(|head| self.behind(head, "which is due and goes first")))
-            .unwrap_or_else(|| self.due(delivery))
-    }
-
-    /// The lane's head, if this message stands behind it.
-    fn ahead(&self) -> Option<&'a LaneHead> {
-        let pending = self.delivery.is_some_and(|delivery| delivery.state == "pending");
-        self.head.filter(|head| pending && self.facts.detail.sequence_id.is_some_and(|own| head.sequence_id < own))
-    }
-
-    fn lane(&self) -> &str {
-        self.facts.detail.lane.as_deref().unwrap_or_default()
-    }
-
-    fn parked_lane(&self) -> Option<Reason> {
-        let head = self.ahead().filter(|head| head.due_at.is_none())?;
-        let why = format!(
-            "lane {:?} waits for a person: its number {} ({}) is dead, with {}",
-            self.lane(),
-            head.sequence_id,
-            head.message_id,
-            said(head.error_code.as_deref(), head.error_message.as_deref())
-        );
-        let advice = format!(
-            "redrive that one: {}; or let the lane go on without it: {}",
-            command(&["dlq", "redrive", &head.message_id.to_string(), "--sink", self.sink]),
-            command(&["lanes", "skip", self.sink, self.lane()])
-        );
-        Some(self.because("LANE_PARKED", why, advice))
-    }
-
-    fn not_yet_due(&self, delivery: &DeliveryRecord) -> Option<Reason> {
-        let due_at = delivery.due_at.filter(|due_at| *due_at > self.facts.now)?;
-        let left = span(due_at.duration_since(self.facts.now).unwrap_or_default());
-        let when = format!("due in {left}, at {}", moment(due_at));
-        match self.last_attempt.filter(|_| delivery.attempt_count > 0) {
-            None => Some(self.because("NOT_DUE", format!("not yet: {when}"), "")),
-            Some(last) => {
-                let error = said(last.error_code.as_deref(), last.error_message.as_deref());
-                let why = format!(
-                    "{} failed at {} with {error}; {when}{}",
-                    number_of(delivery),
-                    moment(last.completed_at),
-                    attempts_left(delivery)
-                );
-                let id = self.facts.detail.message_id.to_string();
-                let advice = format!(
-                    "it is retried by itself; once the cause is mended, to retry it at once: {}",
-                    command(&["retry-now", &id])
-                );
-                Some(self.because("RETRY_LATER", why, advice))
-            }
-        }
-    }
-
-    /// A head that a worker holds, or that is not due yet.
-    fn held_up_by_head(&self) -> Option<Reason> {
-        let head = self.ahead()?;
-        if let Some(end) = head.lease_expires_at.filter(|end| *end > self.facts.now) {
-            let holder = head.claimed_by.as_deref().unwrap_or("somebody");
-            return Some(self.behind(head, &format!("which {holder} holds until {}", moment(end))));
-        }
-        let due_at = head.due_at.filter(|due_at| *due_at > self.facts.now)?;
-        let error = match &head.error_code {
-            Some(_) => format!("failed with {} and ", said(head.error_code.as_deref(), head.error_message.as_deref())),
-            None => String::new(),
-        };
-        let left = span(due_at.duration_since(self.facts.now).unwrap_or_default());
-        Some(self.behind(head, &format!("which {error}is due in {left}, at {}", moment(due_at))))
-    }
-
-    fn behind(&self, head: &LaneHead, doing: &str) -> Reason {
-        let own = self.facts.detail.sequence_id.unwrap_or_default();
-        let why = format!(
-            "number {own} of lane {:?} waits for number {} ({}), {doing}",
-            self.lane(),
-            head.sequence_id,
-            head.message_id
-        );
-        let advice = format!("what that one waits for: {}", command(&["explain", &head.message_id.to_string()]));
-        self.because("BEHIND_LANE_HEAD", why, advice)
-    }
-
-    fn nobody_works(&self) -> Option<Reason> {
-        match self.served() {
-            Served::Nobody => {
-                let why = format!("no relay has reported that it delivers to sink {:?}", self.sink);
-                let advice = format!("start one that has this sink in its configuration: {}", command(&["run"]));
-                Some(self.because("NO_RELAY", why, advice))
-            }
-            Served::Silent(relay) => {
-                let silence = span(self.facts.now.duration_since(relay.reported_at).unwrap_or_default());
-                let why = format!(
-                    "relay {} delivered to sink {:?} and has been silent for {silence}, since {}",
-                    relay.report.worker_id,
-                    self.sink,
-                    moment(relay.reported_at)
-                );
-                Some(self.because(
-                    "RELAY_SILENT",
-                    why,
-                    format!("start it again ({}), or see why it does not reach the database", command(&["run"])),
-                ))
-            }
-            Served::Living(serving) => self.every_breaker_open(&serving),
-        }
-    }
-
-    fn every_breaker_open(&self, serving: &[(&RelayRecord, &SinkReport)]) -> Option<Reason> {
-        if serving.iter().any(|(_, sink)| sink.breaker != "open") {
-            return None;
-        }
-        let names: Vec<&str> = serving.iter().map(|(relay, _)| relay.report.worker_id.as_str()).collect();
-        let until = serving.iter().filter_map(|(relay, sink)| Some(relay.reported_at + sink.open_for?)).min();
-        let next = until
-            .and_then(|until| until.duration_since(self.facts.now).ok())
-            .map_or_else(|| "they try again now".to_owned(), |left| format!("they try again in {}", span(left)));
-        let own = self.last_attempt.map(|last| said(last.error_code.as_deref(), last.error_message.as_deref()));
-        let reported = serving.iter().find_map(|(_, sink)| sink.last_error.clone());
-        let error = reported.or(own).map(|error| format!("; the last error was {error}")).unwrap_or_default();
-        let left = self.delivery.map(attempts_left).unwrap_or_default();
-        let why = format!(
-            "sink {:?} failed many times in a row, so every relay that delivers to it ({}) waits before it tries again; \
-             {next}{error}{left}",
-            self.sink,
-            names.join(", ")
-        );
-        let advice = format!(
-            "repair the destination, or its address in the configuration: {} tries it; delivery then goes on by itself, \
-             and no attempt is used up meanwhile",
-            command(&["check"])
-        );
-        Some(self.because("BREAKER_OPEN", why, advice))
-    }
-
-    fn due(&self, delivery: &DeliveryRecord) -> Reason {
-        let since = delivery.due_at.unwrap_or(self.facts.now);
-        let waited = self.facts.now.duration_since(since).unwrap_or_default();
-        let relays = match self.served() {
-            Served::Living(serving) => serving.len(),
-            _ => 0,
-        };
-        let why = format!(
-            "due for {}, since {}; relays that deliver to sink {:?}: {relays}",
-            span(waited),
-            moment(since),
-            self.sink
-        );
-        let advice = if waited.as_secs() < DUE_FOR_LONG_SECONDS {
-            String::new()
-        } else {
-            format!("the relays have too much to do, or the sink is slow: {}", command(&["status"]))
-        };
-        self.because("DUE", why, advice)
-    }
-
-    /// Who says that it delivers to this sink.
-    fn served(&self) -> Served<'a> {
-        let all = self.facts.relays.iter().filter_map(|relay| {
-            relay.report.sinks.iter().find(|sink| sink.sink == self.sink).map(|sink| (relay, sink))
-        });
-        let (silent, living): (Vec<_>, Vec<_>) = all.partition(|(relay, _)| relay.silent);
-        if !living.is_empty() {
-            return Served::Living(living);
-        }
-        let last = silent.into_iter().map(|(relay, _)| relay).max_by_key(|relay| relay.reported_at);
-        last.map_or(Served::Nobody, Served::Silent)
+words! {
+    /// What is the case with a delivery.
+    #[non_exhaustive]
+    pub enum ReasonCode {
+        /// The sink has it.
+        Delivered = "DELIVERED",
+        /// An operator gave it up after it failed.
+        Discarded = "DISCARDED",
+        /// An operator cancelled it.
+        Cancelled = "CANCELLED",
+        /// Nobody tries it again by itself.
+        Dead = "DEAD",
+        /// A worker holds it.
+        Leased = "LEASED",
+        /// A worker held it until its lease ended.
+        LeaseExpired = "LEASE_EXPIRED",
+        /// It was scheduled for later.
+        NotDue = "NOT_DUE",
+        /// It failed and is tried again later.
+        RetryLater = "RETRY_LATER",
+        /// Another message of its lane goes first.
+        BehindLaneHead = "BEHIND_LANE_HEAD",
+        /// The head of its lane is dead.
+        LaneParked = "LANE_PARKED",
+        /// An operator paused the sink.
+        SinkPaused = "SINK_PAUSED",
+        /// The destination kept failing: every relay waits before it tries again.
+        BreakerOpen = "BREAKER_OPEN",
+        /// No relay delivers to the sink.
+        NoRelay = "NO_RELAY",
+        /// The relay of the sink has stopped reporting.
+        RelaySilent = "RELAY_SILENT",
+        /// It can be claimed.
+        Due = "DUE",
     }
 }
 
-enum Served<'a> {
-    /// By these, each with what it says about the sink.
-    Living(Vec<(&'a RelayRecord, &'a SinkReport)>),
-    /// Only by relays that are late; the last one to report.
-    Silent(&'a RelayRecord),
-    Nobody,
+/// What a person can do about a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Nothing has to be done.
+    Nothing,
+    /// Redrive it or discard it.
+    Redrive,
+    /// The same, or let its lane go on without it.
+    RedriveOrSkip,
+    /// Redrive the head of its lane, or let the lane go on without it.
+    RedriveHead,
+    /// Look at the process that holds it.
+    LookAtHolder,
+    /// A relay takes it over by itself.
+    TakenOver,
+    /// Start a relay, which takes it over.
+    StartToTakeOver,
+    /// Resume the sink.
+    Resume,
+    /// Retry it now, if the cause is mended.
+    RetryNow,
+    /// See what the head of its lane waits for.
+    ExplainHead,
+    /// Start a relay that serves the sink.
+    StartRelay,
+    /// Start the silent relay again.
+    RestartRelay,
+    /// Repair the destination.
+    RepairDestination,
+    /// See why the relays do not keep up.
+    LookAtRelays,
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::words::words;
+
 /// Proof of a lease. Every later write carries it; a token that is no longer the row's changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct LeaseToken(pub Uuid);
@@ -21,33 +23,19 @@ impl LeaseToken {
     }
 }
 
-/// How an attempt ended. The worker sets the first three, the database the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum AttemptState {
-    /// Delivered.
-    Dispatched,
-    /// Failed; to be tried again.
-    Retryable,
-    /// Failed for good.
-    Failed,
-    /// The lease ran out before an outcome was reported.
-    ZombieRequeue,
-    /// An operator cancelled the delivery.
-    Cancelled,
-}
-
-impl AttemptState {
-    /// The word used in SQL, JSON and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Dispatched => "DISPATCHED",
-            Self::Retryable => "RETRYABLE",
-            Self::Failed => "FAILED",
-            Self::ZombieRequeue => "ZOMBIE_REQUEUE",
-            Self::Cancelled => "CANCELLED",
-        }
+words! {
+    /// How an attempt ended. The worker sets the first three, the database the others.
+    pub enum AttemptState {
+        /// Delivered.
+        Dispatched = "DISPATCHED",
+        /// Failed; to be tried again.
+        Retryable = "RETRYABLE",
+        /// Failed for good.
+        Failed = "FAILED",
+        /// The lease ran out before an outcome was reported.
+        ZombieRequeue = "ZOMBIE_REQUEUE",
+        /// An operator cancelled the delivery.
+        Cancelled = "CANCELLED",
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod check;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -15,6 +15,9 @@ use crate::inspect::id_floor;
 use crate::inspect::{DeadFilter, DeliveryFilter};
 use crate::json;
 use crate::store::{OnDead, Route};
+use crate::words::words;
+
+pub use crate::store::{Operate, Pruned};
 
 /// Dead letters, deliveries or messages that one action changes, at most: whoever wants more asks again.
 pub const MAX_PER_ACTION: u32 = 10_000;
@@ -22,6 +25,7 @@ pub const MAX_PER_ACTION: u32 = 10_000;
 /// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Action {
     /// dead → pending, with a new attempt budget, the oldest first.
     Redrive {
@@ -87,18 +91,14 @@ pub enum Action {
     /// leased, lease ended or taken longer ago than this, or in the future → pending or dead.
     UnclaimStuck {
         /// Longer ago than this.
-        #[serde(rename = "older_than_seconds", serialize_with = "json::seconds")]
+        #[serde(rename = "older_than_seconds", with = "json::seconds")]
         older_than: Duration,
     },
     /// History older than this goes; the store's retention if `None`. In a store that deletes row by row at most
     /// [`MAX_PER_ACTION`] messages and as many dedupe keys go at once.
     Prune {
         /// Older than this.
-        #[serde(
-            rename = "older_than_seconds",
-            skip_serializing_if = "Option::is_none",
-            serialize_with = "json::seconds_if_given"
-        )]
+        #[serde(rename = "older_than_seconds", skip_serializing_if = "Option::is_none", with = "json::seconds_option")]
         older_than: Option<Duration>,
     },
     /// New messages go to a sink.
@@ -116,18 +116,23 @@ pub enum Action {
 }
 
 /// What to replay: messages that are named, or those that were enqueued in a span of time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Replay {
     /// To this sink.
     pub sink: String,
     /// These messages; then without a span of time.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 10_000))]
     pub message_ids: Option<Vec<Uuid>>,
     /// Enqueued at this time or later.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub from: Option<SystemTime>,
     /// Enqueued before this time.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub to: Option<SystemTime>,
     /// Only of this namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,31 +141,38 @@ pub struct Replay {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Also what was never delivered to the sink: because no route sent it there, or because somebody gave it up.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub include_never_delivered: bool,
     /// At most this many a second: they become due one after the other. In a lane, what was enqueued meanwhile waits for
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000))]
     pub per_second: Option<NonZeroU32>,
     /// The first is due then, or now if that is over: [`Done::paced_until`] of the action before this one.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub paced_from: Option<SystemTime>,
     /// Only after this message: [`Done::next`] of the action before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Uuid>,
     /// At most this many messages are looked at.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
     pub at_most: u32,
 }
 
 /// What an action did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Done {
     /// Deliveries that were changed; for a prune, partitions and rows; for a sink or a route, 1 or 0.
     pub affected: u64,
     /// For a replay that met its limit, whatever it changed: where the next action goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Uuid>,
     /// For a replay at a rate: when the first one of the next action is due.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub paced_until: Option<SystemTime>,
 }
 
@@ -172,24 +184,59 @@ impl Replay {
     }
 }
 
+words! {
+    /// What an operator did, in one word of the audit.
+    #[non_exhaustive]
+    pub enum ActionName {
+        /// [`Action::Redrive`].
+        Redrive = "redrive",
+        /// [`Action::Discard`].
+        Discard = "discard",
+        /// [`Action::RetryNow`].
+        RetryNow = "retry_now",
+        /// [`Action::Cancel`].
+        Cancel = "cancel",
+        /// [`Action::Skip`].
+        Skip = "skip",
+        /// [`Action::Replay`].
+        Replay = "replay",
+        /// [`Action::Pause`].
+        Pause = "pause",
+        /// [`Action::Resume`].
+        Resume = "resume",
+        /// [`Action::SetOnDead`].
+        ConfigureSink = "configure_sink",
+        /// [`Action::UnclaimStuck`].
+        UnclaimStuck = "unclaim_stuck",
+        /// [`Action::Prune`].
+        Prune = "prune",
+        /// [`Action::AddRoute`].
+        AddRoute = "add_route",
+        /// [`Action::RemoveRoute`].
+        RemoveRoute = "remove_route",
+        /// [`Operate::enqueue_as`].
+        Enqueue = "enqueue",
+    }
+}
+
 impl Action {
     /// The word used in the audit, the API and the command line.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> ActionName {
         match self {
-            Self::Redrive { .. } => "redrive",
-            Self::Discard { .. } => "discard",
-            Self::RetryNow { .. } => "retry_now",
-            Self::Cancel { .. } => "cancel",
-            Self::Skip { .. } => "skip",
-            Self::Replay(_) => "replay",
-            Self::Pause { .. } => "pause",
-            Self::Resume { .. } => "resume",
-            Self::SetOnDead { .. } => "configure_sink",
-            Self::UnclaimStuck { .. } => "unclaim_stuck",
-            Self::Prune { .. } => "prune",
-            Self::AddRoute { .. } => "add_route",
-            Self::RemoveRoute { .. } => "remove_route",
+            Self::Redrive { .. } => ActionName::Redrive,
+            Self::Discard { .. } => ActionName::Discard,
+            Self::RetryNow { .. } => ActionName::RetryNow,
+            Self::Cancel { .. } => ActionName::Cancel,
+            Self::Skip { .. } => ActionName::Skip,
+            Self::Replay(_) => ActionName::Replay,
+            Self::Pause { .. } => ActionName::Pause,
+            Self::Resume { .. } => ActionName::Resume,
+            Self::SetOnDead { .. } => ActionName::ConfigureSink,
+            Self::UnclaimStuck { .. } => ActionName::UnclaimStuck,
+            Self::Prune { .. } => ActionName::Prune,
+            Self::AddRoute { .. } => ActionName::AddRoute,
+            Self::RemoveRoute { .. } => ActionName::RemoveRoute,
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::inspect::{Inspect, RelayReport};
 use crate::lifecycle::{Claim, Claimed, ClaimedContent, Completed, Completion, Failure, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::operate::{Action, Done};
+use crate::words::words;
 
 /// A whole store: what a relay does with it ([`Queue`]), what an operator does ([`Operate`]) and what anybody asks
 /// ([`Inspect`]). Every type that has the three is one; `dyn Store` has the methods of all of them.
@@ -173,6 +174,8 @@ pub trait Listener: Send {
 
 /// Which new messages go to a sink; in the patterns `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct Route {
     /// Where they go.
     pub sink: String,
@@ -197,34 +200,21 @@ impl Route {
     }
 }
 
-/// What a dead lane head does to its lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnDead {
-    /// The lane waits for a person: the default.
-    Park,
-    /// The lane goes on without it.
-    Skip,
-}
-
-impl OnDead {
-    /// From the word used in SQL and JSON.
-    pub(crate) fn from_word(word: &str) -> Self {
-        if word == Self::Skip.as_str() { Self::Skip } else { Self::Park }
-    }
-
-    /// The word used in SQL and JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Park => "park",
-            Self::Skip => "skip",
-        }
+words! {
+    /// What a dead lane head does to its lane.
+    #[derive(Default)]
+    pub enum OnDead {
+        /// The lane waits for a person: the default.
+        #[default]
+        Park = "park",
+        /// The lane goes on without it.
+        Skip = "skip",
     }
 }
 
 /// What was pruned, or would be.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pruned {
     /// Partitions of messages, each with its attempts.
     pub partitions_dropped: u64,

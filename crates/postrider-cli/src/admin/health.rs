@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
 
 use super::state::Admin;
-use crate::{humane, output, telemetry};
+use crate::{format, output, telemetry};
 
 /// How long each store may take to say that it is there.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ async fn ask(admin: &Admin) -> Option<Unready> {
             let why = match timeout(READY_TIMEOUT, store.can_write()).await {
                 Ok(Ok(())) => return None,
                 Ok(Err(error)) => output::printable(&error.in_short()),
-                Err(_) => format!("no answer in {}", humane::span(READY_TIMEOUT)),
+                Err(_) => format!("no answer in {}", format::span(READY_TIMEOUT)),
             };
             Some(format!("database {name:?}: {why}"))
         });

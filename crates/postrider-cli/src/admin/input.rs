@@ -1,7 +1,7 @@
 //! Reads what a request says: parameters, a body, an id in the path. What is unknown, wrong or too much is refused with
 //! its name before the store is asked; the endpoints see typed values alone.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -9,15 +9,16 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use jiff::Timestamp;
+use postrider::inspect::{Cursor, PageRequest};
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, PartialSchema};
 use uuid::Uuid;
 
 use super::error::ApiError;
-use crate::humane;
+use super::state::{Admin, Served};
+use crate::format;
 
 /// The largest body.
 pub(super) const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -29,9 +30,9 @@ const DEFAULT_LIMIT: u32 = 100;
 pub(super) const MAX_LIMIT: u32 = 1_000;
 
 /// The parameters behind the question mark.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct Parameters<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
@@ -45,16 +46,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 }
 
 /// A body of JSON.
-pub(super) struct Sent<T>(pub(super) T);
+pub(super) struct Body<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let body = match timeout(READ_TIMEOUT, Bytes::from_request(request, state)).await {
             Ok(Ok(body)) => body,
             Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                let words = format!("the body is larger than {}", humane::size(MAX_BODY_BYTES));
+                let words = format!("the body is larger than {}", format::size(MAX_BODY_BYTES));
                 return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", words));
             }
             Ok(Err(rejection)) => {
@@ -111,28 +112,86 @@ impl<'de, const MOST: u32> Deserialize<'de> for Limit<MOST> {
     }
 }
 
-/// A moment: RFC 3339, UTC.
-#[derive(Clone, Copy, Debug, ToSchema)]
-#[schema(value_type = String, format = DateTime, example = "2027-01-31T08:00:00.000000Z")]
-pub(super) struct Time(pub(super) SystemTime);
+/// Nothing but which database.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DatabaseQuery {
+    /// Which database; the first if it is left out.
+    pub(super) database: Option<String>,
+}
 
-impl From<SystemTime> for Time {
-    fn from(time: SystemTime) -> Self {
-        Self(time)
+impl DatabaseQuery {
+    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
+        admin.database(self.database.as_deref())
     }
 }
 
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&humane::rfc3339(self.0))
+/// Which database, and which of its records: a filter of the library, field by field.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Filtered<F: PartialSchema> {
+    /// Which database; the first if it is left out.
+    database: Option<String>,
+    #[serde(flatten)]
+    #[param(ignore)]
+    pub(super) filter: F,
+}
+
+impl<F: PartialSchema> Filtered<F> {
+    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
+        admin.database(self.database.as_deref())
     }
 }
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wrong = || D::Error::custom("expected an RFC 3339 time such as 2027-01-31T08:00:00Z");
-        let text = String::deserialize(deserializer).map_err(|_| wrong())?;
-        let time: Timestamp = text.parse().map_err(|_| wrong())?;
-        Ok(Self(time.into()))
+/// The same, and at most how many.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Limited<F: PartialSchema> {
+    /// Which database; the first if it is left out.
+    database: Option<String>,
+    /// At most this many.
+    #[serde(default)]
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
+    pub(super) limit: Limit,
+    #[serde(flatten)]
+    #[param(ignore)]
+    pub(super) filter: F,
+}
+
+impl<F: PartialSchema> Limited<F> {
+    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
+        admin.database(self.database.as_deref())
+    }
+}
+
+/// The same, page by page.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Listing<F: PartialSchema> {
+    /// Which database; the first if it is left out.
+    database: Option<String>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<String>)]
+    after: Option<Cursor>,
+    /// At most this many.
+    #[serde(default)]
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
+    limit: Limit,
+    #[serde(flatten)]
+    #[param(ignore)]
+    pub(super) filter: F,
+}
+
+impl<F: PartialSchema> Listing<F> {
+    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
+        admin.database(self.database.as_deref())
+    }
+
+    pub(super) fn page(&self) -> PageRequest {
+        PageRequest { after: self.after.clone(), limit: self.limit.0 }
     }
 }

@@ -20,7 +20,7 @@ use super::access::{self, Demand};
 use super::error::{ApiError, ErrorDocument};
 use super::input::MAX_BODY_BYTES;
 use super::state::Admin;
-use super::{assets, audit, dead_letters, deliveries, guard, health, lanes, messages, overview, replay, sinks, sync};
+use super::{assets, audit, bulk, dead_letters, guard, health, lanes, messages, overview, sinks, sync};
 
 /// The name of the way to come in.
 const BEARER: &str = "token";
@@ -71,14 +71,14 @@ fn operate() -> OpenApiRouter<Arc<Admin>> {
     OpenApiRouter::new()
         .routes(routes!(sync::redrive))
         .routes(routes!(sync::unclaim_stuck))
-        .routes(routes!(deliveries::retry_now))
-        .routes(routes!(deliveries::cancel))
-        .routes(routes!(dead_letters::redrive))
-        .routes(routes!(dead_letters::discard))
+        .routes(routes!(bulk::retry_now))
+        .routes(routes!(bulk::cancel))
+        .routes(routes!(bulk::redrive))
+        .routes(routes!(bulk::discard))
         .routes(routes!(lanes::skip))
         .routes(routes!(sinks::pause))
         .routes(routes!(sinks::resume))
-        .routes(routes!(replay::replay))
+        .routes(routes!(bulk::replay))
         .routes(routes!(messages::enqueue))
 }
 

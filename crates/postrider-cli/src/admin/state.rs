@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Done, Enqueued, Error, ErrorKind, Message, SinkStatus, Store};
+use postrider::inspect::SinkStatus;
+use postrider::operate::{Action, Done};
+use postrider::{Enqueued, Error, ErrorKind, Message, Store};
 use postrider_relay::RelayHandle;
 use postrider_relay::outage::Outage;
 use tokio::sync::Semaphore;
@@ -18,7 +20,7 @@ use super::error::ApiError;
 use super::health::Readiness;
 use super::reading::Reading;
 use crate::server::guard::Guard;
-use crate::{humane, output};
+use crate::{format, output};
 
 /// Requests that are being answered at once; the next is asked to come again.
 pub(super) const MAX_REQUESTS: usize = 64;
@@ -101,7 +103,7 @@ impl Served {
         let answer = timeout(STORE_TIMEOUT, question).await;
         match &answer {
             Ok(Err(error)) if !is_the_callers(error) => self.away(&error.in_short(), error.is_refusal()),
-            Err(_) => self.away(&format!("no answer in {}", humane::span(STORE_TIMEOUT)), false),
+            Err(_) => self.away(&format!("no answer in {}", format::span(STORE_TIMEOUT)), false),
             Ok(_) if self.outage.back() && self.relay.is_none() => {
                 info!(database = self.name, "the database answers again");
             }
@@ -153,5 +155,5 @@ async fn in_turn<T>(question: impl Future<Output = T>) -> T {
 }
 
 fn too_long() -> ApiError {
-    ApiError::unavailable(format!("the database took longer than {}", humane::span(STORE_TIMEOUT)))
+    ApiError::unavailable(format!("the database took longer than {}", format::span(STORE_TIMEOUT)))
 }

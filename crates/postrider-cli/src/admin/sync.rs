@@ -7,29 +7,21 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use postrider::{Action, DeadFilter, Entry, ListFilter, ListState, SinkStatus};
+use postrider::inspect::{DeadFilter, DeadReason, DeliveryState, Entry, ListFilter, PageRequest, SinkStatus, rfc3339};
+use postrider::operate::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::access::Caller;
-use super::actions;
+use super::bulk;
 use super::error::{Answer, ApiError};
-use super::input::{Asked, Limit, Sent, Time};
+use super::input::{Body, DatabaseQuery, Limit, Parameters};
 use super::state::{Admin, Served};
 use crate::bulk::Bulk;
 
 /// The longest age that can be asked about: ten years.
 const MAX_AGE_SECONDS: u64 = 10 * 366 * 86_400;
-
-/// Nothing but which database.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct AnyQuery {
-    /// Which database; the first if it is left out.
-    pub(super) database: Option<String>,
-}
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct StateDocument {
@@ -38,17 +30,22 @@ pub(super) struct StateDocument {
     dlq_count: i64,
     /// How long the oldest due delivery has been due; 0 if nothing is due.
     oldest_pending_age_seconds: u64,
-    last_success_at: Option<Time>,
-    last_error_at: Option<Time>,
+    #[schema(format = DateTime)]
+    last_success_at: Option<String>,
+    #[schema(format = DateTime)]
+    last_error_at: Option<String>,
 }
 
 /// How the outbox stands, over all sinks
-#[utoipa::path(get, path = "/api/v1/sync/state", tag = "sync", params(AnyQuery),
+#[utoipa::path(get, path = "/api/v1/sync/state", tag = "sync", params(DatabaseQuery),
     responses((status = 200, body = StateDocument)))]
-pub(super) async fn state(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<StateDocument> {
+pub(super) async fn state(
+    State(admin): State<Arc<Admin>>,
+    Parameters(query): Parameters<DatabaseQuery>,
+) -> Answer<StateDocument> {
     let database = admin.database(query.database.as_deref())?;
     let sinks = database.sinks().await?;
-    let latest = |time: fn(&SinkStatus) -> Option<SystemTime>| sinks.iter().filter_map(time).max().map(Time);
+    let latest = |time: fn(&SinkStatus) -> Option<SystemTime>| sinks.iter().filter_map(time).max().map(rfc3339);
     let oldest = sinks.iter().map(|sink| sink.oldest_due_age_seconds).fold(0.0, f64::max);
     Ok(Json(StateDocument {
         pending_count: sinks.iter().map(|sink| sink.pending).sum(),
@@ -74,12 +71,12 @@ pub(super) enum EdgeStatus {
 }
 
 impl EdgeStatus {
-    fn state(self) -> ListState {
+    fn state(self) -> DeliveryState {
         match self {
-            Self::Pending => ListState::Pending,
-            Self::Claimed | Self::Sending => ListState::Leased,
-            Self::Acked => ListState::Delivered,
-            Self::Dlq => ListState::Dead,
+            Self::Pending => DeliveryState::Pending,
+            Self::Claimed | Self::Sending => DeliveryState::Leased,
+            Self::Acked => DeliveryState::Delivered,
+            Self::Dlq => DeliveryState::Dead,
         }
     }
 }
@@ -113,17 +110,23 @@ struct OutboxItem {
     event_type: String,
     status: EdgeStatus,
     priority: i32,
-    occurred_at: Time,
-    next_attempt_at: Option<Time>,
+    #[schema(format = DateTime)]
+    occurred_at: String,
+    #[schema(format = DateTime)]
+    next_attempt_at: Option<String>,
     claimed_by: Option<String>,
-    claimed_at: Option<Time>,
-    lease_expires_at: Option<Time>,
+    #[schema(format = DateTime)]
+    claimed_at: Option<String>,
+    #[schema(format = DateTime)]
+    lease_expires_at: Option<String>,
     attempt_count: i32,
-    last_attempt_at: Option<Time>,
+    #[schema(format = DateTime)]
+    last_attempt_at: Option<String>,
     last_error_code: Option<String>,
     last_error_message: Option<String>,
-    failed_at: Option<Time>,
-    dlq_reason: Option<String>,
+    #[schema(format = DateTime)]
+    failed_at: Option<String>,
+    dlq_reason: Option<DeadReason>,
     payload_size_bytes: i64,
     /// Where it goes; null if nothing is left to deliver.
     sink: Option<String>,
@@ -134,7 +137,7 @@ struct OutboxItem {
     responses((status = 200, body = OutboxDocument)))]
 pub(super) async fn outbox(
     State(admin): State<Arc<Admin>>,
-    Asked(query): Asked<OutboxQuery>,
+    Parameters(query): Parameters<OutboxQuery>,
 ) -> Answer<OutboxDocument> {
     let database = admin.database(query.database.as_deref())?;
     lines(database, query.status, query.limit).await
@@ -155,19 +158,22 @@ pub(super) struct DlqQuery {
 /// Dead letters, newest first
 #[utoipa::path(get, path = "/api/v1/sync/dlq", tag = "sync", params(DlqQuery),
     responses((status = 200, body = OutboxDocument)))]
-pub(super) async fn dlq(State(admin): State<Arc<Admin>>, Asked(query): Asked<DlqQuery>) -> Answer<OutboxDocument> {
+pub(super) async fn dlq(
+    State(admin): State<Arc<Admin>>,
+    Parameters(query): Parameters<DlqQuery>,
+) -> Answer<OutboxDocument> {
     let database = admin.database(query.database.as_deref())?;
     lines(database, EdgeStatus::Dlq, query.limit).await
 }
 
 async fn lines(database: &Served, status: EdgeStatus, Limit(limit): Limit) -> Answer<OutboxDocument> {
-    let filter = ListFilter { state: Some(status.state()), limit, ..ListFilter::default() };
-    let page = database.ask(database.store.list(&filter)).await?;
+    let filter = ListFilter { state: Some(status.state()), ..ListFilter::default() };
+    let page = database.ask(database.store.list(&filter, &PageRequest::first(limit))).await?;
     let mut ids: Vec<Uuid> = page.items.iter().map(|line| line.message_id).collect();
     ids.dedup();
     let entries = database.ask(database.store.entries(&ids)).await?;
     // A line may have gone on between the two questions; a message may have other lines that were not asked for.
-    let asked = entries.into_iter().filter(|entry| entry.state == status.state().as_str());
+    let asked = entries.into_iter().filter(|entry| entry.state == status.state());
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Json(OutboxDocument { items: asked.take(most).map(|entry| item(entry, status)).collect() }))
 }
@@ -179,16 +185,16 @@ fn item(entry: Entry, status: EdgeStatus) -> OutboxItem {
         event_type: entry.topic,
         status,
         priority: entry.priority,
-        occurred_at: Time(entry.occurred_at),
-        next_attempt_at: entry.due_at.map(Time),
+        occurred_at: rfc3339(entry.occurred_at),
+        next_attempt_at: entry.due_at.map(rfc3339),
         claimed_by: entry.claimed_by,
-        claimed_at: entry.claimed_at.map(Time),
-        lease_expires_at: entry.lease_expires_at.map(Time),
+        claimed_at: entry.claimed_at.map(rfc3339),
+        lease_expires_at: entry.lease_expires_at.map(rfc3339),
         attempt_count: entry.attempt_count,
-        last_attempt_at: entry.last_attempt_at.map(Time),
+        last_attempt_at: entry.last_attempt_at.map(rfc3339),
         last_error_code: entry.error_code,
         last_error_message: entry.error_message,
-        failed_at: entry.died_at.map(Time),
+        failed_at: entry.died_at.map(rfc3339),
         dlq_reason: entry.reason,
         payload_size_bytes: entry.payload_size_bytes,
         sink: entry.sink,
@@ -204,9 +210,12 @@ pub(super) struct TriggerDocument {
 }
 
 /// Have this process's relay look at once for what is due
-#[utoipa::path(post, path = "/api/v1/sync/trigger", tag = "sync", params(AnyQuery),
+#[utoipa::path(post, path = "/api/v1/sync/trigger", tag = "sync", params(DatabaseQuery),
     responses((status = 200, body = TriggerDocument)))]
-pub(super) async fn trigger(State(admin): State<Arc<Admin>>, Asked(query): Asked<AnyQuery>) -> Answer<TriggerDocument> {
+pub(super) async fn trigger(
+    State(admin): State<Arc<Admin>>,
+    Parameters(query): Parameters<DatabaseQuery>,
+) -> Answer<TriggerDocument> {
     let database = admin.database(query.database.as_deref())?;
     let reason = match &database.relay {
         None => Some("this process delivers nothing: it only serves the API"),
@@ -239,13 +248,13 @@ pub(super) struct RedriveDocument {
 }
 
 /// Dead letters become pending again, with a new attempt budget
-#[utoipa::path(post, path = "/api/v1/sync/redrive", tag = "sync", params(AnyQuery), request_body = RedriveBody,
+#[utoipa::path(post, path = "/api/v1/sync/redrive", tag = "sync", params(DatabaseQuery), request_body = RedriveBody,
     responses((status = 200, body = RedriveDocument)))]
 pub(super) async fn redrive(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<AnyQuery>,
-    Sent(body): Sent<RedriveBody>,
+    Parameters(query): Parameters<DatabaseQuery>,
+    Body(body): Body<RedriveBody>,
 ) -> Answer<RedriveDocument> {
     let database = admin.database(query.database.as_deref())?;
     let message_ids = match (body.ids, body.all_dlq) {
@@ -253,10 +262,8 @@ pub(super) async fn redrive(
         (None, true) => None,
         _ => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}, one of the two")),
     };
-    actions::check_ids(message_ids.as_ref())?;
     let bulk = Bulk::Redrive(DeadFilter { message_ids, ..DeadFilter::default() });
-    let bulk = actions::dead_by_now(database, bulk).await?;
-    let done = actions::until_done(database, &caller.actor(), &bulk, false).await?;
+    let done = bulk::act(database, &caller, bulk, false).await?;
     Ok(Json(RedriveDocument { redriven: done.affected, remaining: done.remaining }))
 }
 
@@ -274,13 +281,13 @@ pub(super) struct UnclaimDocument {
 }
 
 /// What a worker has held for too long becomes pending again
-#[utoipa::path(post, path = "/api/v1/sync/unclaim-stuck", tag = "sync", params(AnyQuery), request_body = UnclaimBody,
+#[utoipa::path(post, path = "/api/v1/sync/unclaim-stuck", tag = "sync", params(DatabaseQuery), request_body = UnclaimBody,
     responses((status = 200, body = UnclaimDocument)))]
 pub(super) async fn unclaim_stuck(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<AnyQuery>,
-    Sent(UnclaimBody { older_than_seconds }): Sent<UnclaimBody>,
+    Parameters(query): Parameters<DatabaseQuery>,
+    Body(UnclaimBody { older_than_seconds }): Body<UnclaimBody>,
 ) -> Answer<UnclaimDocument> {
     let database = admin.database(query.database.as_deref())?;
     if older_than_seconds > MAX_AGE_SECONDS {

@@ -2,16 +2,16 @@
 
 use std::time::SystemTime;
 
-use postrider::AuditRecord;
-use serde::Serialize;
+use async_trait::async_trait;
+use postrider::inspect::{AuditRecord, Cursor, PageRequest};
 use serde_json::value::RawValue;
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane;
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text};
-use crate::store::{Address, Missing, Opened};
+use crate::format;
+use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::store::Opened;
 
 /// Most lines of one page: more belongs into a query of one's own.
 const MAX_ROWS: i64 = 10_000;
@@ -35,42 +35,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
-    /// Only entries before this one (the next page)
-    #[arg(long, value_name = "NUMBER")]
-    before: Option<i64>,
+    /// The next page: the cursor that the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    limit: u32,
-    before: Option<i64>,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, limit: self.limit, before: self.before })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let entries = store.audit(self.before, self.limit).await?;
-        let full = entries.len() >= usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let next_before = entries.last().filter(|_| full).map(|last| last.id);
-        if output.json {
-            output.json(&Document { items: entries.iter().map(EntryDocument::from).collect(), next_before })?;
-        } else if entries.is_empty() {
-            output.line("no operator has changed anything")?;
-        } else {
-            let now = store.now().await?;
-            output.table("", &COLUMNS, entries.iter().map(|entry| row(entry, now)).collect())?;
-            if let Some(id) = next_before {
-                let more = output.paint(Paint::Quiet, &format!("perhaps more: --before {id}"));
-                output.line(more)?;
-            }
-        }
-        Ok(ExitCode::Ok)
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let page = outbox.store.audit(&PageRequest { after: self.after, limit: self.limit }).await?;
+        let now = outbox.store.now().await?;
+        let listing = Listing {
+            empty: "no operator has changed anything",
+            columns: &COLUMNS,
+            row: &|entry| row(entry, now),
+            narrow: None,
+            below: None,
+        };
+        output.listing(&page, &listing)
     }
 }
 
@@ -87,10 +69,10 @@ const COLUMNS: [Column; 7] = [
 fn row(entry: &AuditRecord, now: SystemTime) -> Vec<Text> {
     vec![
         Text::from(entry.id.to_string()),
-        Text::from(humane::age(now, entry.at)),
+        Text::from(format::age(now, entry.at)),
         Text::from(&entry.actor),
         Text::from(entry.db_user.as_deref().unwrap_or_default()),
-        Text::from(&entry.action),
+        Text::from(entry.action.as_str()),
         Text::count(entry.affected, Paint::Plain),
         Text::new(detail(&entry.detail), Paint::Quiet),
     ]
@@ -117,37 +99,6 @@ fn flatten(name: &str, value: &serde_json::Value, words: &mut Vec<String>) {
         serde_json::Value::Array(items) if items.len() > 1 => words.push(format!("{name}={} of them", items.len())),
         serde_json::Value::Array(items) => items.iter().for_each(|item| flatten(name, item, words)),
         other => words.push(format!("{name}={other}")),
-    }
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    items: Vec<EntryDocument<'a>>,
-    next_before: Option<i64>,
-}
-
-#[derive(Serialize)]
-struct EntryDocument<'a> {
-    id: i64,
-    at: String,
-    actor: &'a str,
-    db_user: Option<&'a str>,
-    action: &'a str,
-    detail: &'a RawValue,
-    affected: i64,
-}
-
-impl<'a> From<&'a AuditRecord> for EntryDocument<'a> {
-    fn from(entry: &'a AuditRecord) -> Self {
-        Self {
-            id: entry.id,
-            at: humane::rfc3339(entry.at),
-            actor: &entry.actor,
-            db_user: entry.db_user.as_deref(),
-            action: &entry.action,
-            detail: &entry.detail,
-            affected: entry.affected,
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::config::layers;
 use crate::config::{Config, Flags, Layers, print};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::format;
 use crate::log::Logs;
 use crate::options::Global;
 use crate::output::Output;
@@ -106,9 +106,9 @@ impl Prepared {
             )?,
             Self::Checked { databases, sinks, routes } => output.line(format!(
                 "the configuration can be used: {}, {}, {}",
-                humane::counted(databases, "database"),
-                humane::counted(sinks, "sink"),
-                humane::counted(routes, "route")
+                format::counted(databases, "database"),
+                format::counted(sinks, "sink"),
+                format::counted(routes, "route")
             ))?,
         }
         Ok(ExitCode::Ok)

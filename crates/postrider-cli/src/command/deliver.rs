@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Configured, Flags, Layers, friendly};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::format;
 use crate::schemas::PayloadSchemas;
 use crate::store::Opened;
 use crate::traces;
@@ -41,18 +41,18 @@ pub(crate) struct DeliveryOptions {
 
     /// How long a lease lasts; other relays wait this long for a crashed relay's messages [default: 2m]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
-    #[arg(value_parser = humane::parse_duration)]
+    #[arg(value_parser = format::parse_duration)]
     lease: Option<Duration>,
     /// How long one delivery may take; must end before the lease [default: 30s]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
-    #[arg(value_parser = humane::parse_duration)]
+    #[arg(value_parser = format::parse_duration)]
     deadline: Option<Duration>,
     /// After this many attempts a message is dead [default: 10]
     #[arg(long, value_name = "N", help_heading = HOW)]
     max_attempts: Option<u32>,
     /// After a signal, how long deliveries in flight may take to finish [default: 25s]
     #[arg(long, value_name = "DURATION", help_heading = HOW)]
-    #[arg(value_parser = humane::parse_duration)]
+    #[arg(value_parser = format::parse_duration)]
     grace: Option<Duration>,
     /// This worker's name, recorded with leases and attempts [default: host-pid-random]
     #[arg(long, value_name = "NAME", help_heading = HOW)]
@@ -72,7 +72,7 @@ pub(crate) struct DeliveryOptions {
     max_memory_messages: Option<u32>,
     /// Content in memory, over all sinks: 512KiB, 64MiB, 1GiB [default: 64MiB]
     #[arg(long, value_name = "SIZE", help_heading = LIMITS)]
-    #[arg(value_parser = humane::parse_size)]
+    #[arg(value_parser = format::parse_size)]
     max_memory_bytes: Option<usize>,
 }
 
@@ -255,8 +255,8 @@ pub(crate) fn explain(error: postrider_relay::Error) -> Failure {
 /// `delivered 12, retried 1, dead 0, handed back 3`; lost leases only if there are any.
 pub(crate) fn account(counts: &Counts) -> String {
     let Counts { delivered, retried, dead, released, lost, .. } = *counts;
-    let [delivered, retried, dead, released] = [delivered, retried, dead, released].map(humane::count);
-    let lost = if lost == 0 { String::new() } else { format!(", leases lost {}", humane::count(lost)) };
+    let [delivered, retried, dead, released] = [delivered, retried, dead, released].map(format::count);
+    let lost = if lost == 0 { String::new() } else { format!(", leases lost {}", format::count(lost)) };
     format!("delivered {delivered}, retried {retried}, dead {dead}, handed back {released}{lost}")
 }
 

@@ -1,16 +1,18 @@
 //! `postrider cancel` and `postrider retry-now`: pending deliveries, by id or by what they are about, are taken back or made
 //! due at once. How they are counted, asked about and changed is in `operator.rs`.
 
-use postrider::DeliveryFilter;
+use async_trait::async_trait;
+use postrider::inspect::DeliveryFilter;
 use uuid::Uuid;
 
+use super::OnOutbox;
 use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::filter::DeliveryOptions;
 use crate::operator::{self, Consent};
-use crate::options::Global;
 use crate::output::Output;
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 const AFTER_CANCEL: &str = "\
 Use it for messages that were enqueued or replayed by mistake. A cancelled
@@ -37,8 +39,6 @@ Examples:
   postrider retry-now --sink orders --dry-run
   postrider retry-now --all --yes";
 
-const HEADING: &str = "Which";
-
 /// Cancel pending deliveries
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_CANCEL)]
@@ -55,27 +55,13 @@ pub(crate) struct RetryNowArgs {
     what: What,
 }
 
-/// Which deliveries; everything that is given must hold.
 #[derive(Debug, clap::Args)]
 struct What {
     /// These messages
     #[arg(value_name = "ID")]
     message_ids: Vec<Uuid>,
-    /// Of this sink
-    #[arg(long, value_name = "NAME", help_heading = HEADING)]
-    sink: Option<String>,
-    /// Of this namespace
-    #[arg(long, value_name = "NAME", help_heading = HEADING)]
-    namespace: Option<String>,
-    /// Of this topic
-    #[arg(long, value_name = "TOPIC", help_heading = HEADING)]
-    topic: Option<String>,
-    /// Of this tenant
-    #[arg(long, value_name = "UUID", help_heading = HEADING)]
-    tenant: Option<Uuid>,
-    /// In this lane
-    #[arg(long, value_name = "LANE", help_heading = HEADING)]
-    lane: Option<String>,
+    #[command(flatten)]
+    which: DeliveryOptions,
     /// Every pending delivery
     #[arg(long)]
     all: bool,
@@ -83,48 +69,44 @@ struct What {
     consent: Consent,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    bulk: Bulk,
-    consent: Consent,
-}
-
-impl CancelArgs {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        self.what.prepare(global, Bulk::Cancel)
-    }
-}
-
-impl RetryNowArgs {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        self.what.prepare(global, Bulk::RetryNow)
-    }
-}
-
 impl What {
-    fn prepare(self, global: &Global, bulk: fn(DeliveryFilter) -> Bulk) -> Result<Prepared> {
-        let which = DeliveryFilter {
-            message_ids: (!self.message_ids.is_empty()).then_some(self.message_ids),
-            sink: self.sink,
-            namespace: self.namespace,
-            topic: self.topic,
-            tenant_id: self.tenant,
-            lane: self.lane,
-        };
-        match (self.all, which == DeliveryFilter::default()) {
+    fn filter(&self) -> DeliveryFilter {
+        let message_ids = (!self.message_ids.is_empty()).then(|| self.message_ids.clone());
+        DeliveryFilter { message_ids, ..self.which.clone().filter() }
+    }
+
+    fn check(&self) -> Result<()> {
+        match (self.all, self.filter() == DeliveryFilter::default()) {
             (true, false) => Err(Failure::usage("--all is every delivery: it does not go with ids or filters")
                 .hint("leave --all out to take only those")),
             (false, true) => {
                 Err(Failure::usage("say which deliveries").hint("give ids, filters such as --sink NAME, or --all"))
             }
-            _ => Ok(Prepared { address: global.address()?, bulk: bulk(which), consent: self.consent }),
+            _ => Ok(()),
         }
     }
 }
 
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        operator::carry_out(&*store, self.bulk, self.consent, output).await
+#[async_trait(?Send)]
+impl OnOutbox for CancelArgs {
+    fn check(&self) -> Result<()> {
+        self.what.check()
+    }
+
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let bulk = Bulk::Cancel(self.what.filter());
+        operator::carry_out(&*outbox.store, bulk, self.what.consent, output).await
+    }
+}
+
+#[async_trait(?Send)]
+impl OnOutbox for RetryNowArgs {
+    fn check(&self) -> Result<()> {
+        self.what.check()
+    }
+
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let bulk = Bulk::RetryNow(self.what.filter());
+        operator::carry_out(&*outbox.store, bulk, self.what.consent, output).await
     }
 }

@@ -2,17 +2,17 @@
 //! A change counts first, asks a person, and goes on in bounded batches that can be interrupted between two.
 
 mod change;
-mod filter;
 mod show;
 
+use async_trait::async_trait;
 use clap::Subcommand;
 
+use super::OnOutbox;
 use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::options::Global;
 use crate::output::Output;
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
 A dead letter is a delivery that failed for good, or that is out of attempts. It
@@ -41,36 +41,23 @@ enum Verb {
     Discard(change::DiscardArgs),
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    work: Work,
-}
-
-enum Work {
-    List(show::List),
-    Groups(filter::Which),
-    Change(change::Change),
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let work = match self.verb {
-            Verb::List(args) => Work::List(args.prepare()?),
-            Verb::Groups(args) => Work::Groups(args.which),
-            Verb::Redrive(args) => Work::Change(args.what.prepare(Bulk::Redrive)?),
-            Verb::Discard(args) => Work::Change(args.what.prepare(Bulk::Discard)?),
-        };
-        Ok(Prepared { address: global.address()?, work })
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    fn check(&self) -> Result<()> {
+        match &self.verb {
+            Verb::List(_) | Verb::Groups(_) => Ok(()),
+            Verb::Redrive(args) => args.what.check(),
+            Verb::Discard(args) => args.what.check(),
+        }
     }
-}
 
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        match self.work {
-            Work::List(list) => list.run(&*store, output).await,
-            Work::Groups(which) => show::groups(&*store, &which, output).await,
-            Work::Change(change) => change.run(&*store, output).await,
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let store = &*outbox.store;
+        match self.verb {
+            Verb::List(args) => show::list(store, args, output).await,
+            Verb::Groups(args) => show::groups(store, args, output).await,
+            Verb::Redrive(args) => args.what.run(Bulk::Redrive, store, output).await,
+            Verb::Discard(args) => args.what.run(Bulk::Discard, store, output).await,
         }
     }
 }

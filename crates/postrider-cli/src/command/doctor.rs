@@ -8,9 +8,10 @@ use postrider::doctor::{self, Finding, Level, Limits};
 use rustix::fs::statvfs;
 use serde::Serialize;
 
+use crate::advice;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{self, counted, parse_duration};
+use crate::format::{self, counted, parse_duration};
 use crate::options::Global;
 use crate::output::{Output, Paint, printable, wrap};
 use crate::store::{Address, Missing, Opened};
@@ -76,6 +77,7 @@ struct Document<'a> {
 impl Prepared {
     pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
         let (place, findings) = look(self.address, &self.limits).await?;
+        let findings: Vec<Finding> = findings.into_iter().map(advice::with_command).collect();
         let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
         let (bad, warnings, notes) = (count(Level::Bad), count(Level::Warning), count(Level::Note));
         if output.json {
@@ -120,14 +122,13 @@ fn disk(file: &Path) -> Option<Finding> {
 }
 
 fn judge_space(free_bytes: u64) -> Finding {
-    let seen = format!("{} MiB are free on its disk", humane::count(free_bytes / (1024 * 1024)));
+    let seen = format!("{} MiB are free on its disk", format::count(free_bytes / (1024 * 1024)));
     let level = match free_bytes {
         ..NO_SPACE_BYTES => Level::Bad,
         NO_SPACE_BYTES..LITTLE_SPACE_BYTES => Level::Warning,
         _ => return Finding::ok("disk", seen),
     };
-    Finding::new("disk", level, seen, "a full disk refuses every message, and every outcome")
-        .fix("make room; postrider prune drops what was delivered")
+    Finding::new("disk", level, seen, "a full disk refuses every message, and every outcome").fix("make room")
 }
 
 fn print(finding: &Finding, output: &mut Output) -> Result<()> {

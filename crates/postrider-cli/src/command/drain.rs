@@ -11,7 +11,7 @@ use tracing::info;
 use super::deliver::{self, Delivery, DeliveryOptions, Plan};
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane;
+use crate::format;
 use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
@@ -116,7 +116,7 @@ fn say(counts: &Counts, elapsed: Duration, json: bool) {
         // Numbers alone: there is nothing here that cannot be JSON.
         serde_json::to_string(&document).unwrap_or_default()
     } else {
-        format!("{}, in {}", deliver::account(counts), humane::span(elapsed))
+        format!("{}, in {}", deliver::account(counts), format::span(elapsed))
     };
     drop(writeln!(io::stderr().lock(), "{line}"));
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use self::load::Source;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::format;
 use crate::options::Global;
 use crate::output::{Output, Paint};
 use crate::store::{Address, Missing, Opened};
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     headers: Vec<(String, String)>,
     /// Deliver no earlier than this from now: 500ms, 5s, 5m, 2h, 1d
     #[arg(long, value_name = "DURATION", requires = "topic", conflicts_with = "due_at", help_heading = ONE)]
-    #[arg(value_parser = humane::parse_duration)]
+    #[arg(value_parser = format::parse_duration)]
     delay: Option<Duration>,
     /// Deliver no earlier than this time, as RFC 3339: 2027-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", requires = "topic", help_heading = ONE)]

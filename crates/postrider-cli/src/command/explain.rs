@@ -1,13 +1,15 @@
 //! `postrider explain`: why a message is not delivered, for each sink, and what to do about it. Nothing is changed.
 
-use postrider::{Explanation, Reason};
+use async_trait::async_trait;
+use postrider::explain::ReasonCode;
 
-use super::which::Which;
+use super::OnOutbox;
+use super::message::{NamedMessage, no_message};
+use crate::advice::{Advised, Explained};
 use crate::exit_code::ExitCode;
-use crate::failure::{Failure, Result};
-use crate::options::Global;
+use crate::failure::Result;
 use crate::output::{Output, Paint, printable, wrap};
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 /// Where the words begin, under the name of the sink.
 const INDENT: &str = "  ";
@@ -29,38 +31,26 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    message: NamedMessage,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    which: Which,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, which: self.which })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, place, .. } = self.address.open(Missing::Refuse).await?;
-        let id = self.which.find(&*store, &place).await?;
-        let Some(explanation) = store.explain(id).await? else {
-            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
-                .hint(format!("it may have been pruned, or be in another database or schema than {place}")));
-        };
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let Opened { store, place, .. } = outbox;
+        let id = self.message.find(&*store, &place).await?;
+        let explanation = store.explain(id).await?.ok_or_else(|| no_message(id, &place))?;
+        let explained = Explained::new(explanation);
         if output.json {
-            output.json(&explanation)?;
+            output.json(&explained)?;
         } else {
-            print(&explanation, output)?;
+            print(&explained, output)?;
         }
         Ok(ExitCode::Ok)
     }
 }
 
-fn print(explanation: &Explanation, output: &mut Output) -> Result<()> {
+fn print(explanation: &Explained, output: &mut Output) -> Result<()> {
     output.line(format!("message {}", explanation.message_id))?;
     if explanation.deliveries.is_empty() {
         return output.line("it went to no sink");
@@ -72,16 +62,16 @@ fn print(explanation: &Explanation, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-fn print_reason(reason: &Reason, output: &mut Output) -> Result<()> {
+fn print_reason(Advised { reason, advice }: &Advised, output: &mut Output) -> Result<()> {
     let sink = output.paint(Paint::Strong, &printable(&reason.sink));
-    let code = output.paint(paint(reason.code), reason.code);
+    let code = output.paint(paint(reason.code), reason.code.as_str());
     output.line(format!("{sink}  {code}"))?;
     let width = output.width().unwrap_or(PLAIN_WIDTH);
     for line in wrap(&printable(&reason.why), width.saturating_sub(INDENT.len())) {
         output.line(format!("{INDENT}{line}"))?;
     }
-    if !reason.advice.is_empty() {
-        let lines = wrap(&printable(&reason.advice), width.saturating_sub(INDENT.len() + 2));
+    if !advice.is_empty() {
+        let lines = wrap(&printable(advice), width.saturating_sub(INDENT.len() + 2));
         for (index, line) in lines.iter().enumerate() {
             output.line(format!("{INDENT}{} {line}", if index == 0 { "→" } else { " " }))?;
         }
@@ -93,11 +83,16 @@ fn print_reason(reason: &Reason, output: &mut Output) -> Result<()> {
 }
 
 /// What ended well is good, what waits for a person is bad, the rest is on its way.
-fn paint(code: &str) -> Paint {
+fn paint(code: ReasonCode) -> Paint {
+    use ReasonCode as Code;
     match code {
-        "DELIVERED" => Paint::Good,
-        "DEAD" | "LANE_PARKED" | "NO_RELAY" | "RELAY_SILENT" | "DISCARDED" | "CANCELLED" => Paint::Bad,
-        "LEASE_EXPIRED" | "RETRY_LATER" | "BEHIND_LANE_HEAD" | "SINK_PAUSED" | "BREAKER_OPEN" => Paint::Warning,
+        Code::Delivered => Paint::Good,
+        Code::Dead | Code::LaneParked | Code::NoRelay | Code::RelaySilent | Code::Discarded | Code::Cancelled => {
+            Paint::Bad
+        }
+        Code::LeaseExpired | Code::RetryLater | Code::BehindLaneHead | Code::SinkPaused | Code::BreakerOpen => {
+            Paint::Warning
+        }
         _ => Paint::Plain,
     }
 }

@@ -3,17 +3,19 @@
 
 use std::time::SystemTime;
 
-use clap::{Subcommand, ValueEnum};
-use postrider::{Action, LaneFilter, LaneState, LaneStatus, Store};
-use serde::Serialize;
-use uuid::Uuid;
+use async_trait::async_trait;
+use clap::Subcommand;
+use postrider::Store;
+use postrider::inspect::{LaneFilter, LaneState, LaneStatus, Page};
+use postrider::operate::Action;
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text, printable};
-use crate::store::{Address, Missing, Opened};
-use crate::{humane, operator};
+use crate::options::words;
+use crate::output::{Column, Listing, Output, Paint, Text, printable};
+use crate::store::Opened;
+use crate::{format, operator};
 
 /// Most lines of one answer: more belongs into a query of one's own.
 const MAX_ROWS: i64 = 10_000;
@@ -49,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LANE")]
     lane: Option<String>,
     /// Only lanes in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = words(LaneState::ALL, LaneState::as_str))]
+    state: Option<LaneState>,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
@@ -71,61 +73,29 @@ enum Verb {
     },
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
-    Parked,
-    Waiting,
-    Leased,
-    Due,
-}
-
-pub(crate) struct Prepared {
-    address: Address,
-    verb: Option<Verb>,
-    filter: LaneFilter,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let state = self.state.map(|state| match state {
-            State::Parked => LaneState::Parked,
-            State::Waiting => LaneState::Waiting,
-            State::Leased => LaneState::Leased,
-            State::Due => LaneState::Due,
-        });
-        let filter = LaneFilter { sink: self.sink, lane: self.lane, state, limit: self.limit };
-        Ok(Prepared { address: global.address()?, verb: self.verb, filter })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let store = &*outbox.store;
         if let Some(Verb::Skip { sink, lane }) = self.verb {
-            return skip(&*store, sink, lane, output).await;
+            return skip(store, sink, lane, output).await;
         }
-        let lanes = store.lanes(&self.filter).await?;
-        if output.json {
-            output.json(&Document { items: lanes.iter().map(LaneDocument::from).collect() })?;
-        } else if lanes.is_empty() {
-            output.line("no lanes with anything to deliver")?;
-        } else {
-            let now = store.now().await?;
-            output.table("", &COLUMNS, lanes.iter().map(|lane| row(lane, now)).collect())?;
-            if lanes.len() >= usize::try_from(self.filter.limit).unwrap_or(usize::MAX) {
-                let more = output.paint(Paint::Quiet, "perhaps more: see --limit, --sink and --state");
-                output.line(more)?;
-            }
-        }
-        Ok(ExitCode::Ok)
+        let filter = LaneFilter { sink: self.sink, lane: self.lane, state: self.state };
+        let page = Page::whole(store.lanes(&filter, self.limit).await?);
+        let now = store.now().await?;
+        let full = page.items.len() >= usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let listing = Listing {
+            empty: "no lanes with anything to deliver",
+            columns: &COLUMNS,
+            row: &|lane| row(lane, now),
+            narrow: None,
+            below: full.then(|| "perhaps more: see --limit, --sink and --state".to_owned()),
+        };
+        output.listing(&page, &listing)
     }
 }
 
 async fn skip(store: &dyn Store, sink: String, lane: String, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Skipped {
-        skipped: u64,
-    }
     let words = printable(&format!("lane {lane:?} of sink {sink:?}"));
     let done = store.operate(&operator::actor(), &Action::Skip { sink, lane }).await?;
     if done.affected == 0 {
@@ -133,7 +103,7 @@ async fn skip(store: &dyn Store, sink: String, lane: String, output: &mut Output
             .hint("`postrider lanes --state parked` shows those that are"));
     }
     if output.json {
-        output.json(&Skipped { skipped: done.affected })?;
+        output.json(&done)?;
     } else {
         output.line(format!("{words} goes on; its dead head stays a dead letter"))?;
     }
@@ -157,7 +127,7 @@ fn row(lane: &LaneStatus, now: SystemTime) -> Vec<Text> {
         Text::new(lane.state.as_str(), state_paint(lane.state)),
         Text::count(lane.depth, Paint::Plain),
         Text::from(format!("#{}", lane.head_sequence_id)),
-        Text::count(i64::from(lane.head_attempt_count), Paint::Plain),
+        Text::count(lane.head_attempt_count, Paint::Plain),
         Text::new(note(lane, now), Paint::Quiet),
     ]
 }
@@ -173,43 +143,7 @@ pub(super) fn state_paint(state: LaneState) -> Paint {
 /// When it goes on, and what went wrong last.
 pub(super) fn note(lane: &LaneStatus, now: SystemTime) -> String {
     let due = lane.head_due_at.filter(|due_at| lane.state == LaneState::Waiting && *due_at > now);
-    let due = due.map(|due_at| humane::due(now, due_at));
+    let due = due.map(|due_at| format::due(now, due_at));
     let error = lane.head_error_code.clone().or_else(|| lane.head_error_message.clone());
     [due, error].into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    items: Vec<LaneDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct LaneDocument<'a> {
-    sink: &'a str,
-    lane: &'a str,
-    state: &'static str,
-    depth: i64,
-    head_sequence_id: i64,
-    head_message_id: Uuid,
-    head_due_at: Option<String>,
-    head_attempt_count: i32,
-    head_error_code: Option<&'a str>,
-    head_error_message: Option<&'a str>,
-}
-
-impl<'a> From<&'a LaneStatus> for LaneDocument<'a> {
-    fn from(lane: &'a LaneStatus) -> Self {
-        Self {
-            sink: &lane.sink,
-            lane: &lane.lane,
-            state: lane.state.as_str(),
-            depth: lane.depth,
-            head_sequence_id: lane.head_sequence_id,
-            head_message_id: lane.head_message_id,
-            head_due_at: lane.head_due_at.map(humane::rfc3339),
-            head_attempt_count: lane.head_attempt_count,
-            head_error_code: lane.head_error_code.as_deref(),
-            head_error_message: lane.head_error_message.as_deref(),
-        }
-    }
 }

@@ -2,17 +2,19 @@
 
 use std::time::SystemTime;
 
-use clap::ValueEnum;
-use postrider::{IdTail, ListFilter, ListState, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page, enqueued_at};
-use serde::Serialize;
+use async_trait::async_trait;
+use postrider::inspect::{
+    Cursor, DeliveryState, IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page, PageRequest,
+};
 use uuid::Uuid;
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{self, Moment, parse_moment};
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text};
-use crate::store::{Address, Missing, Opened};
+use crate::format::{self, Moment, parse_moment};
+use crate::options::words;
+use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::store::Opened;
 
 /// Most lines of one page: more belongs into a query of one's own.
 const MAX_ROWS: i64 = 10_000;
@@ -31,16 +33,15 @@ Examples:
   postrider list --topic 'order.*' --limit 10
   postrider list --id 8930f0599708
   postrider list --dedupe-key 'order-7/placed'
-  postrider list --from '2h ago' --to '1h ago' --namespace billing
-  postrider list --before 019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41";
+  postrider list --from '2h ago' --to '1h ago' --namespace billing";
 
 /// List messages, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Only messages in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = words(DeliveryState::ALL, DeliveryState::as_str))]
+    state: Option<DeliveryState>,
     /// Only messages of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
@@ -72,99 +73,51 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
-    /// Only messages enqueued before this one (the next page)
-    #[arg(long, value_name = "ID")]
-    before: Option<Uuid>,
+    /// The next page: the cursor that the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
-    Pending,
-    Leased,
-    Dead,
-    Delivered,
-    Discarded,
-}
-
-pub(crate) struct Prepared {
-    address: Address,
-    filter: ListFilter,
-    from: Option<Moment>,
-    to: Option<Moment>,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        let state = self.state.map(|state| match state {
-            State::Pending => ListState::Pending,
-            State::Leased => ListState::Leased,
-            State::Dead => ListState::Dead,
-            State::Delivered => ListState::Delivered,
-            State::Discarded => ListState::Discarded,
-        });
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let now = outbox.store.now().await?;
         let filter = ListFilter {
-            state,
-            id_tail: self.id,
+            state: self.state,
+            id: self.id,
             dedupe_key: self.dedupe_key,
             namespace: self.namespace,
+            from: self.from.map(|from| from.resolve(now)),
+            to: self.to.map(|to| to.resolve(now)),
             topic: self.topic,
             tenant_id: self.tenant,
             lane: self.lane,
             sink: self.sink,
-            before: self.before,
-            limit: self.limit,
-            ..ListFilter::default()
         };
-        Ok(Prepared { address: global.address()?, filter, from: self.from, to: self.to })
+        let page = outbox.store.list(&filter, &PageRequest { after: self.after, limit: self.limit }).await?;
+        let listing = Listing {
+            empty: "no messages",
+            columns: &COLUMNS,
+            row: &|message| row(message, now),
+            narrow: Some((&NARROW, &|message| narrow_row(message, now))),
+            below: searched(&filter, &page, self.limit),
+        };
+        output.listing(&page, &listing)
     }
 }
 
-impl Prepared {
-    pub(crate) async fn run(mut self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let now = store.now().await?;
-        self.filter.from = self.from.map(|from| from.resolve(now));
-        self.filter.to = self.to.map(|to| to.resolve(now));
-        let Page { items: messages, next: next_before } = store.list(&self.filter).await?;
-        if output.json {
-            let messages = messages.iter().map(MessageDocument::from).collect();
-            output.json(&Document { messages, next_before })?;
-            return Ok(ExitCode::Ok);
-        }
-        if messages.is_empty() {
-            output.line("no messages")?;
-            return match next_before {
-                Some(id) => go_on(&self.filter, messages.len(), id, output),
-                None => Ok(ExitCode::Ok),
-            };
-        }
-        let rows: Vec<_> = messages.iter().map(|message| row(message, now)).collect();
-        if output.fits(&COLUMNS, &rows) {
-            output.table("", &COLUMNS, rows)?;
-        } else {
-            output.table("", &NARROW, messages.iter().map(|message| narrow_row(message, now)).collect())?;
-        }
-        match next_before {
-            Some(id) => go_on(&self.filter, messages.len(), id, output),
-            None => Ok(ExitCode::Ok),
-        }
+/// How far a bounded search has come, and where to go on.
+fn searched(filter: &ListFilter, page: &Page<MessageSummary>, limit: u32) -> Option<String> {
+    let (cursor, back_to) = (page.next.as_ref()?, page.searched_from?);
+    if page.items.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+        return None;
     }
-}
-
-/// Says where to go on: after a full page, or how far a search that is bounded has come.
-fn go_on(filter: &ListFilter, shown: usize, id: Uuid, output: &mut Output) -> Result<ExitCode> {
-    let full = shown >= filter.limit as usize;
-    let words = if full {
-        format!("perhaps more: --before {id}")
-    } else {
-        let looked_at = if filter.id_tail.is_some() { MAX_IDS_LOOKED_AT } else { MAX_LOOKED_AT };
-        let also = if filter.id_tail.is_some() { "all that is undelivered or dead, and " } else { "" };
-        let (looked_at, back_to) = (humane::count(u64::from(looked_at)), humane::clock(enqueued_at(id)));
-        format!("searched {also}the newest {looked_at} messages, back to {back_to}; older ones: --before {id}")
+    let (looked_at, also) = match filter.id {
+        Some(_) => (MAX_IDS_LOOKED_AT, "all that is undelivered or dead, and "),
+        None => (MAX_LOOKED_AT, ""),
     };
-    let words = output.paint(Paint::Quiet, &words);
-    output.line(words)?;
-    Ok(ExitCode::Ok)
+    let (looked_at, back_to) = (format::count(looked_at), format::clock(back_to));
+    Some(format!("searched {also}the newest {looked_at} messages, back to {back_to}; older ones: --after {cursor}"))
 }
 
 const COLUMNS: [Column; 7] = [
@@ -203,8 +156,8 @@ fn common_cells(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
     };
     vec![
         Text::from(message.message_id.to_string()),
-        Text::from(humane::age(now, message.enqueued_at)),
-        Text::new(&message.state, state_paint(&message.state)),
+        Text::from(format::age(now, message.enqueued_at)),
+        Text::new(message.state.as_str(), state_paint(message.state)),
         Text::from(topic),
     ]
 }
@@ -225,57 +178,20 @@ fn sink(message: &MessageSummary) -> &str {
 fn notes(message: &MessageSummary, now: SystemTime) -> String {
     let mut notes = Vec::new();
     if let Some(attempts) = message.attempt_no.filter(|attempts| *attempts > 0) {
-        notes.push(humane::counted(u64::try_from(attempts).unwrap_or(0), "attempt"));
+        notes.push(format::counted(attempts, "attempt"));
     }
-    if let Some(due_at) = message.due_at.filter(|due_at| *due_at > now && message.state == "pending") {
-        notes.push(humane::due(now, due_at));
+    if let Some(due_at) = message.due_at.filter(|due_at| *due_at > now && message.state == DeliveryState::Pending) {
+        notes.push(format::due(now, due_at));
     }
     notes.join(", ")
 }
 
 /// The colour of a state, the same in a list and in a message's story.
-pub(super) fn state_paint(state: &str) -> Paint {
+pub(super) fn state_paint(state: DeliveryState) -> Paint {
     match state {
-        "delivered" => Paint::Good,
-        "leased" => Paint::Warning,
-        "dead" => Paint::Bad,
-        _ => Paint::Plain,
-    }
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    messages: Vec<MessageDocument<'a>>,
-    next_before: Option<Uuid>,
-}
-
-#[derive(Serialize)]
-struct MessageDocument<'a> {
-    message_id: Uuid,
-    enqueued_at: String,
-    namespace: &'a str,
-    topic: &'a str,
-    lane: Option<&'a str>,
-    sequence_id: Option<i64>,
-    sink: Option<&'a str>,
-    state: &'a str,
-    attempt_no: Option<i32>,
-    due_at: Option<String>,
-}
-
-impl<'a> From<&'a MessageSummary> for MessageDocument<'a> {
-    fn from(message: &'a MessageSummary) -> Self {
-        Self {
-            message_id: message.message_id,
-            enqueued_at: humane::rfc3339(message.enqueued_at),
-            namespace: &message.namespace,
-            topic: &message.topic,
-            lane: message.lane.as_deref(),
-            sequence_id: message.sequence_id,
-            sink: message.sink.as_deref(),
-            state: &message.state,
-            attempt_no: message.attempt_no,
-            due_at: message.due_at.map(humane::rfc3339),
-        }
+        DeliveryState::Delivered => Paint::Good,
+        DeliveryState::Leased => Paint::Warning,
+        DeliveryState::Dead => Paint::Bad,
+        DeliveryState::Pending | DeliveryState::Discarded => Paint::Plain,
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane::counted;
+use crate::format::counted;
 use crate::options::Cli;
 use crate::output::Output;
 

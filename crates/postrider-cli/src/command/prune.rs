@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use postrider::{Action, MAX_PER_ACTION, Pruned};
+use async_trait::async_trait;
+use postrider::operate::{Action, MAX_PER_ACTION, Pruned};
 
+use super::OnOutbox;
+use crate::bulk::ActionReport;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{count, counted, parse_duration};
-use crate::operator::{self, Answer, Consent, Document};
-use crate::options::Global;
+use crate::format::{count, counted, parse_duration};
+use crate::operator::{self, Answer, Consent};
 use crate::output::Output;
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
 Pending, leased and dead messages are never pruned; in PostgreSQL one of them
@@ -33,30 +35,22 @@ pub(crate) struct Args {
     consent: Consent,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    older_than: Option<Duration>,
-    consent: Consent,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, older_than: self.older_than, consent: self.consent })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Self { address, older_than, consent } = self;
-        let Opened { store, .. } = address.open(Missing::Refuse).await?;
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let (Self { older_than, consent }, store) = (*self, outbox.store);
         let prunable = store.prunable(older_than).await?;
         let matching = prunable.partitions_dropped + prunable.rest_deleted + prunable.dedupe_deleted;
+        let report = |affected| {
+            let counted = ActionReport::dry_run(matching);
+            if consent.dry_run { counted } else { counted.acted(affected, 0) }
+        };
         if matching == 0 || consent.dry_run {
             let words = match matching {
                 0 => "nothing is old enough".to_owned(),
                 _ => format!("would drop {}", parts(prunable)),
             };
-            return Document::new(matching, 0, consent.dry_run).print(output, &words, "");
+            return operator::report(&report(0), output, &words, "");
         }
         if !consent.yes {
             operator::confirm(&format!("This drops {} for good", parts(prunable)), Answer::Yes)?;
@@ -72,7 +66,7 @@ impl Prepared {
             }
         }
         let words = format!("pruned {}, counting partitions and single rows", count(affected));
-        Document::new(matching, affected, false).print(output, &words, "")
+        operator::report(&report(affected), output, &words, "")
     }
 }
 

@@ -29,7 +29,7 @@ use crate::server::host::Hosts;
 use crate::server::token;
 use crate::signals::Stop;
 use crate::store::{Address, Missing};
-use crate::{humane, output};
+use crate::{format, output};
 
 /// How long requests that are on their way may take after a signal.
 const GRACE: Duration = Duration::from_secs(25);
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7434")]
     listen: SocketAddr,
     /// The largest batch, decompressed: 512KiB, 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = humane::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = format::parse_size)]
     max_body: usize,
     #[command(flatten)]
     log: LogOptions,
@@ -160,7 +160,7 @@ impl Prepared {
         };
         tokio::select! {
             () = serving => {}
-            () = grace => warn!("requests did not end in {}: their events are sent again", humane::span(GRACE)),
+            () = grace => warn!("requests did not end in {}: their events are sent again", format::span(GRACE)),
         }
         info!("stopped: {}", server.account());
         Ok(ExitCode::Ok)

@@ -2,15 +2,15 @@
 
 use std::time::SystemTime;
 
-use postrider::RelayRecord;
-use serde::Serialize;
+use async_trait::async_trait;
+use postrider::inspect::{Page, RelayRecord};
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane;
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text};
-use crate::store::{Address, Missing, Opened};
+use crate::format;
+use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
 A relay that is late with its report is silent: it stopped without a word, or it
@@ -25,30 +25,19 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {}
 
-pub(crate) struct Prepared {
-    address: Address,
-}
-
-impl Args {
-    #[expect(clippy::unused_self, reason = "every command is prepared from its arguments; this one has none yet")]
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()? })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        let relays = store.relays().await?;
-        if output.json {
-            output.json(&Document { items: relays.iter().map(RelayDocument::from).collect() })?;
-        } else if relays.is_empty() {
-            output.line("no relay has reported: is `postrider run` running?")?;
-        } else {
-            let now = store.now().await?;
-            output.table("", &COLUMNS, relays.iter().map(|relay| row(relay, now)).collect())?;
-        }
-        Ok(ExitCode::Ok)
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let page = Page::whole(outbox.store.relays().await?);
+        let now = outbox.store.now().await?;
+        let listing = Listing {
+            empty: "no relay has reported: is `postrider run` running?",
+            columns: &COLUMNS,
+            row: &|relay| row(relay, now),
+            narrow: None,
+            below: None,
+        };
+        output.listing(&page, &listing)
     }
 }
 
@@ -77,59 +66,9 @@ fn row(relay: &RelayRecord, now: SystemTime) -> Vec<Text> {
         Text::from(&relay.report.worker_id),
         if relay.silent { Text::new("silent", Paint::Bad) } else { Text::new("alive", Paint::Good) },
         Text::from(&relay.report.version),
-        Text::from(humane::age(now, relay.started_at)),
-        Text::from(humane::ago(now, relay.reported_at)),
-        Text::count(i64::try_from(held).unwrap_or(i64::MAX), Paint::Plain),
+        Text::from(format::age(now, relay.started_at)),
+        Text::from(format::ago(now, relay.reported_at)),
+        Text::count(held, Paint::Plain),
         Text::from(sinks.join(", ")),
     ]
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    items: Vec<RelayDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct RelayDocument<'a> {
-    worker_id: &'a str,
-    version: &'a str,
-    silent: bool,
-    started_at: String,
-    reported_at: String,
-    reports_every_seconds: f64,
-    sinks: Vec<SinkDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct SinkDocument<'a> {
-    sink: &'a str,
-    kind: &'a str,
-    breaker: &'a str,
-    open_for_seconds: Option<f64>,
-    held: u64,
-    rate: Option<u32>,
-    last_error: Option<&'a str>,
-}
-
-impl<'a> From<&'a RelayRecord> for RelayDocument<'a> {
-    fn from(relay: &'a RelayRecord) -> Self {
-        let sinks = relay.report.sinks.iter().map(|sink| SinkDocument {
-            sink: &sink.sink,
-            kind: &sink.kind,
-            breaker: &sink.breaker,
-            open_for_seconds: sink.open_for.map(|duration| duration.as_secs_f64()),
-            held: sink.held,
-            rate: sink.rate,
-            last_error: sink.last_error.as_deref(),
-        });
-        Self {
-            worker_id: &relay.report.worker_id,
-            version: &relay.report.version,
-            silent: relay.silent,
-            started_at: humane::rfc3339(relay.started_at),
-            reported_at: humane::rfc3339(relay.reported_at),
-            reports_every_seconds: relay.report.every.as_secs_f64(),
-            sinks: sinks.collect(),
-        }
-    }
 }

@@ -2,21 +2,23 @@
 //! span of time. Counts first, asks, and goes on in bounded steps, each where the last one ended. What is pending or dead
 //! for the sink is left alone, and so is what the sink never had, unless that is asked for.
 
-use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::time::SystemTime;
 
-use postrider::{Action, MAX_PER_ACTION, Replay, ReplayCount, Store};
+use async_trait::async_trait;
+use postrider::Store;
+use postrider::operate::{MAX_PER_ACTION, Replay};
 use uuid::Uuid;
 
+use super::OnOutbox;
+use crate::bulk::{self, ActionReport};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane::{self, Moment, counted, parse_moment};
-use crate::operator::{self, Answer, Consent, Document};
-use crate::options::Global;
+use crate::format::{self, Moment, parse_moment};
+use crate::operator::{self, Answer, Consent};
 use crate::output::{Output, printable};
 use crate::signals::Stop;
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 /// Stands before the ids that are not in the store.
 const NOT_FOUND: &str = "no message";
@@ -70,50 +72,35 @@ pub(crate) struct Args {
     consent: Consent,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    args: Args,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, args: self })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Self { address, args } = self;
-        let Opened { store, .. } = address.open(Missing::Refuse).await?;
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let (args, store) = (*self, &*outbox.store);
         let wanted = replay_of(&args, store.now().await?)?;
-        let missing = not_in_store(&*store, &args.message_ids).await?;
-        let ReplayCount { delivered, never_delivered, .. } = count(&*store, &wanted).await?;
-        let matching = delivered + if args.include_never_delivered { never_delivered } else { 0 };
-        let messages = counted(matching, "message");
-        let left_out = left_out(&args, never_delivered);
-        let document = |affected| Document {
-            never_delivered: Some(never_delivered),
-            missing: missing.clone(),
-            ..Document::new(matching, affected, args.consent.dry_run)
-        };
+        let missing = bulk::not_in_store(store, &wanted).await?;
+        let counted = ActionReport { missing, ..bulk::count_replay(store, &wanted, || true).await? };
+        let matching = counted.matching;
+        let left_out = left_out(&args, counted.never_delivered.unwrap_or(0));
+        let messages = format::counted(matching, "message");
         if matching == 0 || args.consent.dry_run {
             let words =
                 if matching == 0 { "no messages to replay".to_owned() } else { format!("would replay {messages}") };
-            return document(0).print(output, &(words + &left_out), NOT_FOUND);
+            let report = if args.consent.dry_run { counted } else { counted.acted(0, 0) };
+            return operator::report(&report, output, &(words + &left_out), NOT_FOUND);
         }
         if !args.consent.yes {
             let question = format!("This delivers {messages} to the sink {} again{left_out}", printable(&args.sink));
             operator::confirm(&question, Answer::Yes)?;
         }
-        let affected = replay(&*store, wanted, matching, output.json).await?;
-        let words = format!("replaying {}: pending again{left_out}", counted(affected, "message"));
-        document(affected).print(output, &words, NOT_FOUND)
+        let affected = replay(store, wanted, matching, output.json).await?;
+        let words = format!("replaying {}: pending again{left_out}", format::counted(affected, "message"));
+        operator::report(&counted.acted(affected, 0), output, &words, NOT_FOUND)
     }
 }
 
 /// What was never delivered to the sink, if there is something.
 fn left_out(args: &Args, never_delivered: u64) -> String {
-    let many = humane::count(never_delivered);
+    let many = format::count(never_delivered);
     match (never_delivered, args.include_never_delivered) {
         (0, _) => String::new(),
         (_, true) => format!("; {many} of them for the first time"),
@@ -127,7 +114,7 @@ fn replay_of(args: &Args, now: SystemTime) -> Result<Replay> {
     if let (Some(from), Some(to)) = (from, to)
         && from >= to
     {
-        let words = format!("nothing is from {} and before {}", humane::clock(from), humane::clock(to));
+        let words = format!("nothing is from {} and before {}", format::clock(from), format::clock(to));
         return Err(Failure::usage(words).hint("--from has to be before --to, and in the past"));
     }
     Ok(Replay {
@@ -145,47 +132,21 @@ fn replay_of(args: &Args, now: SystemTime) -> Result<Replay> {
     })
 }
 
-/// Which of these messages are not in the store.
-async fn not_in_store(store: &dyn Store, message_ids: &[Uuid]) -> Result<Vec<Uuid>> {
-    if message_ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found: HashSet<Uuid> = store.entries(message_ids).await?.iter().map(|entry| entry.message_id).collect();
-    Ok(message_ids.iter().copied().filter(|id| !found.contains(id)).collect())
-}
-
-/// How many messages it would take, step by step, each bounded.
-async fn count(store: &dyn Store, wanted: &Replay) -> Result<ReplayCount> {
-    let (mut step, mut total) = (wanted.clone(), ReplayCount::default());
-    loop {
-        let counted = store.count_replay(&step).await?;
-        total.delivered += counted.delivered;
-        total.never_delivered += counted.never_delivered;
-        if counted.next.is_none() {
-            return Ok(total);
-        }
-        step.after = counted.next;
-    }
-}
-
-async fn replay(store: &dyn Store, mut wanted: Replay, matching: u64, json: bool) -> Result<u64> {
-    let (actor, stop) = (operator::actor(), Stop::on_signals(|| ())?);
+async fn replay(store: &dyn Store, wanted: Replay, matching: u64, json: bool) -> Result<u64> {
+    let stop = Stop::on_signals(|| ())?;
     let bar = operator::progress(matching, "replaying", json);
-    let mut affected = 0;
-    loop {
-        let done = store.operate(&actor, &Action::Replay(wanted.clone())).await;
-        let done = done.inspect_err(|_| bar.finish_and_clear())?;
-        affected += done.affected;
-        bar.set_position(affected);
-        let Some(next) = done.next else { break };
-        (wanted.after, wanted.paced_from) = (Some(next), done.paced_until);
-        if stop.token.is_cancelled() {
-            bar.finish_and_clear();
-            return Err(stopped(&stop, affected, next));
-        }
-    }
+    let person = operator::Person::new(store);
+    let done = bulk::replay(wanted, &person, |done| {
+        bar.set_position(done);
+        !stop.token.is_cancelled()
+    });
+    let done = done.await;
     bar.finish_and_clear();
-    Ok(affected)
+    let done = done.map_err(|(_, error)| error)?;
+    match done.next {
+        Some(last) => Err(stopped(&stop, done.affected, last)),
+        None => Ok(done.affected),
+    }
 }
 
 /// What was replayed is pending now and is not taken again, so the same command goes on with the rest; unless it is
@@ -193,7 +154,7 @@ async fn replay(store: &dyn Store, mut wanted: Replay, matching: u64, json: bool
 fn stopped(stop: &Stop, affected: u64, last: Uuid) -> Failure {
     let since = last.get_timestamp().map(|time| {
         let (seconds, nanos) = time.to_unix();
-        humane::rfc3339(SystemTime::UNIX_EPOCH + std::time::Duration::new(seconds, nanos))
+        format::rfc3339(SystemTime::UNIX_EPOCH + std::time::Duration::new(seconds, nanos))
     });
     let failure = operator::interrupted(stop, affected, "replayed")
         .unwrap_or_else(|| Failure::new(ExitCode::Interrupted, "interrupted"));

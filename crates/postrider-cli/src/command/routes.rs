@@ -1,16 +1,18 @@
 //! `postrider routes`: which new messages go to which sinks. Shows, adds and removes; a message that is already written
 //! keeps its sinks, and whoever changes a route is told so.
 
+use async_trait::async_trait;
 use clap::Subcommand;
-use postrider::{Action, Route, Store};
-use serde::Serialize;
+use postrider::inspect::Page;
+use postrider::operate::{Action, Done};
+use postrider::{Route, Store};
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::operator;
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text, printable};
-use crate::store::{Address, Missing, Opened};
+use crate::output::{Column, Listing, Output, Text, printable};
+use crate::store::{Missing, Opened};
 
 const AFTER_HELP: &str = "\
 When a message is enqueued, it goes to the sinks of all routes that match its
@@ -63,57 +65,29 @@ impl Change {
     }
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, verb: self.verb.unwrap_or(Verb::List) })
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    fn missing(&self) -> Missing {
+        if matches!(self.verb, Some(Verb::Add(_))) { Missing::Create } else { Missing::Refuse }
     }
-}
 
-#[derive(Serialize)]
-struct Document {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    changed: Option<u64>,
-    routes: Vec<RouteDocument>,
-}
-
-#[derive(Serialize)]
-struct RouteDocument {
-    namespace: String,
-    topic: String,
-    sink: String,
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let missing = if matches!(self.verb, Verb::Add(_)) { Missing::Create } else { Missing::Refuse };
-        let Opened { store, .. } = self.address.open(missing).await?;
-        let changed = match &self.verb {
-            Verb::List => None,
-            Verb::Add(change) => Some(add(&*store, change).await?),
-            Verb::Remove(change) => Some(remove(&*store, change).await?),
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let store = &*outbox.store;
+        let affected = match &self.verb {
+            None | Some(Verb::List) => return list(store, output).await,
+            Some(Verb::Add(change)) => add(store, change).await?,
+            Some(Verb::Remove(change)) => remove(store, change).await?,
         };
-        let routes = store.routes().await?;
         if output.json {
-            let document =
-                |route: Route| RouteDocument { namespace: route.namespace, topic: route.topic, sink: route.sink };
-            output.json(&Document { changed, routes: routes.into_iter().map(document).collect() })?;
+            output.json(&Done { affected, ..Done::default() })?;
             return Ok(ExitCode::Ok);
         }
-        match changed {
-            Some(0) => output.line("nothing changed: it was so already")?,
-            Some(_) => output.line("changed, for new messages only: what is already written keeps its sinks")?,
-            None => {}
-        }
-        if changed.is_some() {
-            output.line("")?;
-        }
-        show(output, &routes)?;
-        Ok(ExitCode::Ok)
+        output.line(match affected {
+            0 => "nothing changed: it was so already",
+            _ => "changed, for new messages only: what is already written keeps its sinks",
+        })?;
+        output.line("")?;
+        list(store, output).await
     }
 }
 
@@ -129,7 +103,7 @@ async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
     let (actor, mut changed) = (operator::actor(), 0);
     for route in change.routes() {
         if store.operate(&actor, &Action::RemoveRoute { route: route.clone() }).await?.affected == 0 {
-            let Route { topic, namespace, sink } = route;
+            let Route { topic, namespace, sink, .. } = route;
             let words = format!("there is no route of topic {topic:?} in namespace {namespace:?} to the sink {sink:?}");
             return Err(Failure::new(ExitCode::NotFound, printable(&words)).hint("`postrider routes` shows them all"));
         }
@@ -140,12 +114,10 @@ async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
 
 const COLUMNS: [Column; 3] = [Column::Left("NAMESPACE"), Column::Left("TOPIC"), Column::Left("SINK")];
 
-fn show(output: &mut Output, routes: &[Route]) -> Result<()> {
-    if routes.is_empty() {
-        return output.line("no routes: every message goes to the sink default");
-    }
+async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
+    let page = Page::whole(store.routes().await?);
     let row = |route: &Route| vec![Text::from(&route.namespace), Text::from(&route.topic), Text::from(&route.sink)];
-    output.table("", &COLUMNS, routes.iter().map(row).collect())?;
-    let rest = output.paint(Paint::Quiet, "what matches none goes to the sink default");
-    output.line(rest)
+    let below = (!page.items.is_empty()).then(|| "what matches none goes to the sink default".to_owned());
+    let empty = "no routes: every message goes to the sink default";
+    output.listing(&page, &Listing { empty, columns: &COLUMNS, row: &row, narrow: None, below })
 }

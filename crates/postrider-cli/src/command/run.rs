@@ -19,7 +19,7 @@ use crate::log::{LogOptions, Logs};
 use crate::options::Global;
 use crate::signals::Stop;
 use crate::store::{Database, Missing, Opened};
-use crate::{humane, output, telemetry, traces};
+use crate::{format, output, telemetry, traces};
 
 const AFTER_HELP: &str = "\
 Any number of relays can share one outbox, on one machine or many; only one holds
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Poll interval; at most a third of --lease
     /// [default: 500ms]
     #[arg(long, value_name = "DURATION", help_heading = "How it is delivered")]
-    #[arg(value_parser = humane::parse_duration)]
+    #[arg(value_parser = format::parse_duration)]
     poll: Option<Duration>,
     /// The admin API's address, or none [default: 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS", help_heading = "Admin API")]
@@ -148,8 +148,8 @@ impl Running {
             database = name,
             store = output::printable(&opened.place),
             sinks = output::printable(&delivery.sinks.join(", ")),
-            lease = humane::span(options.lease),
-            poll = humane::span(options.poll),
+            lease = format::span(options.lease),
+            poll = format::span(options.poll),
             wake = wake(opened).await,
             worker = output::printable(&options.worker_id),
             "delivering"

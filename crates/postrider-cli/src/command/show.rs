@@ -6,20 +6,16 @@ mod timeline;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use postrider::{AttemptRecord, DeliveryRecord, MessageDetail};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use uuid::Uuid;
+use async_trait::async_trait;
+use postrider::inspect::MessageDetail;
 
-use super::which::Which;
+use super::OnOutbox;
+use super::message::{NamedMessage, no_message};
 use crate::exit_code::ExitCode;
-use crate::failure::{Failure, Result};
-use crate::options::Global;
+use crate::failure::Result;
 use crate::output::{Output, Paint, printable};
-use crate::store::{Address, Missing, Opened};
-use crate::{humane, json_text};
+use crate::store::Opened;
+use crate::{format, json_text};
 
 /// How much of a body that is text is shown; `--json` has all of it.
 const BODY_TEXT_SHOWN_CHARS: usize = 2_000;
@@ -41,30 +37,17 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    message: NamedMessage,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    which: Which,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, which: self.which })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, place, .. } = self.address.open(Missing::Refuse).await?;
-        let id = self.which.find(&*store, &place).await?;
-        let Some(message) = store.show(id).await? else {
-            return Err(Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
-                .hint(format!("it may have been pruned, or be in another database or schema than {place}")));
-        };
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let Opened { store, place, .. } = outbox;
+        let id = self.message.find(&*store, &place).await?;
+        let message = store.show(id).await?.ok_or_else(|| no_message(id, &place))?;
         if output.json {
-            output.json(&Document::from(&message))?;
+            output.json(&message)?;
             return Ok(ExitCode::Ok);
         }
         let now = store.now().await?;
@@ -77,7 +60,7 @@ impl Prepared {
 }
 
 fn print_facts(message: &MessageDetail, now: SystemTime, output: &mut Output) -> Result<()> {
-    let time = |time: SystemTime| format!("{} ({})", humane::clock(time), humane::ago(now, time));
+    let time = |time: SystemTime| format!("{} ({})", format::clock(time), format::ago(now, time));
     let lane = match (&message.lane, message.sequence_id) {
         (Some(lane), Some(number)) => Some(format!("{lane} #{number}")),
         (lane, _) => lane.clone(),
@@ -119,7 +102,7 @@ fn print_content(message: &MessageDetail, output: &mut Output) -> Result<()> {
         }
     }
     if let Some(body) = &message.body {
-        output.heading(&format!("body, {}", humane::size(body.len())))?;
+        output.heading(&format!("body, {}", format::size(body.len())))?;
         for line in body_excerpt(body).lines() {
             output.line(format!("  {line}"))?;
         }
@@ -139,112 +122,6 @@ fn body_excerpt(body: &[u8]) -> String {
     let digits = body.iter().take(BODY_HEX_SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
     let lines: Vec<String> = digits.chunks(16).map(|line| line.join(" ")).collect();
     lines.join("\n") + if body.len() > BODY_HEX_SHOWN_BYTES { " …" } else { "" }
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    message_id: Uuid,
-    enqueued_at: String,
-    occurred_at: String,
-    namespace: &'a str,
-    topic: &'a str,
-    tenant_id: Option<Uuid>,
-    lane: Option<&'a str>,
-    sequence_id: Option<i64>,
-    dedupe_key: Option<&'a str>,
-    priority: i32,
-    content_type: Option<&'a str>,
-    headers: Option<&'a RawValue>,
-    payload: Option<&'a RawValue>,
-    /// Base64.
-    body: Option<String>,
-    deliveries: Vec<DeliveryDocument<'a>>,
-    attempts: Vec<AttemptDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct DeliveryDocument<'a> {
-    sink: &'a str,
-    state: &'a str,
-    due_at: Option<String>,
-    attempt_no: i32,
-    attempt_count: i32,
-    max_attempts: Option<i32>,
-    claimed_by: Option<&'a str>,
-    lease_expires_at: Option<String>,
-}
-
-#[derive(Serialize)]
-struct AttemptDocument<'a> {
-    sink: &'a str,
-    attempt_no: i32,
-    state: &'a str,
-    worker_id: &'a str,
-    claimed_at: String,
-    completed_at: String,
-    latency_ms: Option<i32>,
-    code: Option<&'a str>,
-    reference: Option<&'a str>,
-    error_code: Option<&'a str>,
-    error_message: Option<&'a str>,
-    answer: Option<&'a str>,
-}
-
-impl<'a> From<&'a MessageDetail> for Document<'a> {
-    fn from(message: &'a MessageDetail) -> Self {
-        Self {
-            message_id: message.message_id,
-            enqueued_at: humane::rfc3339(message.enqueued_at),
-            occurred_at: humane::rfc3339(message.occurred_at),
-            namespace: &message.namespace,
-            topic: &message.topic,
-            tenant_id: message.tenant_id,
-            lane: message.lane.as_deref(),
-            sequence_id: message.sequence_id,
-            dedupe_key: message.dedupe_key.as_deref(),
-            priority: message.priority,
-            content_type: message.content_type.as_deref(),
-            headers: message.headers.as_deref(),
-            payload: message.payload.as_deref(),
-            body: message.body.as_ref().map(|body| STANDARD.encode(body)),
-            deliveries: message.deliveries.iter().map(DeliveryDocument::from).collect(),
-            attempts: message.attempts.iter().map(AttemptDocument::from).collect(),
-        }
-    }
-}
-
-impl<'a> From<&'a DeliveryRecord> for DeliveryDocument<'a> {
-    fn from(delivery: &'a DeliveryRecord) -> Self {
-        Self {
-            sink: &delivery.sink,
-            state: &delivery.state,
-            due_at: delivery.due_at.map(humane::rfc3339),
-            attempt_no: delivery.attempt_no,
-            attempt_count: delivery.attempt_count,
-            max_attempts: delivery.max_attempts,
-            claimed_by: delivery.claimed_by.as_deref(),
-            lease_expires_at: delivery.lease_expires_at.map(humane::rfc3339),
-        }
-    }
-}
-
-impl<'a> From<&'a AttemptRecord> for AttemptDocument<'a> {
-    fn from(attempt: &'a AttemptRecord) -> Self {
-        Self {
-            sink: &attempt.sink,
-            attempt_no: attempt.attempt_no,
-            state: &attempt.state,
-            worker_id: &attempt.worker_id,
-            claimed_at: humane::rfc3339(attempt.claimed_at),
-            completed_at: humane::rfc3339(attempt.completed_at),
-            latency_ms: attempt.latency_ms,
-            code: attempt.code.as_deref(),
-            reference: attempt.reference.as_deref(),
-            error_code: attempt.error_code.as_deref(),
-            error_message: attempt.error_message.as_deref(),
-            answer: attempt.answer.as_deref(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! `postrider sinks`: every sink with what the relays that serve it say about it. `sinks pause` and `sinks resume` tell a
 //! sink's messages to wait or to go on; that lasts until the next change, whoever restarts.
 
+use async_trait::async_trait;
 use clap::Subcommand;
-use postrider::{Action, RelayRecord, SinkService, SinkState, SinkStatus, Store};
-use serde::Serialize;
+use postrider::Store;
+use postrider::inspect::{Page, SinkOverview, SinkService, SinkState};
+use postrider::operate::Action;
 
+use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::format;
 use crate::operator;
-use crate::options::Global;
-use crate::output::{Column, Output, Paint, Text, printable};
-use crate::store::{Address, Missing, Opened};
+use crate::output::{Column, Listing, Output, Paint, Text, printable};
+use crate::store::Opened;
 
 /// A name as near as this is offered when there is none like the given one.
 const NEAR: f64 = 0.6;
@@ -67,24 +69,14 @@ struct Name {
     sink: String,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    verb: Verb,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, verb: self.verb.unwrap_or(Verb::List) })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, .. } = self.address.open(Missing::Refuse).await?;
-        match self.verb {
-            Verb::List => list(&*store, output).await,
-            Verb::Pause(Name { sink }) => change(&*store, sink, true, output).await,
-            Verb::Resume(Name { sink }) => change(&*store, sink, false, output).await,
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let store = &*outbox.store;
+        match self.verb.unwrap_or(Verb::List) {
+            Verb::List => list(store, output).await,
+            Verb::Pause(Name { sink }) => change(store, Action::Pause { sink }, output).await,
+            Verb::Resume(Name { sink }) => change(store, Action::Resume { sink }, output).await,
         }
     }
 }
@@ -107,69 +99,30 @@ pub(super) fn breaker_paint(service: &SinkService) -> Paint {
 }
 
 /// The state in words and its colour. A sink without a relay hurts only while something waits for it.
-pub(super) fn state_words(status: &SinkStatus, service: &SinkService) -> (String, Paint) {
-    let state = SinkState::of(status, service);
+pub(super) fn state_words(sink: &SinkOverview) -> (String, Paint) {
+    let Some(state) = sink.state else { return ("unknown".to_owned(), Paint::Quiet) };
     let paint = match state {
         SinkState::Running => Paint::Good,
         SinkState::Paused | SinkState::HalfOpen => Paint::Warning,
         SinkState::BreakerOpen => Paint::Bad,
-        SinkState::Unserved if status.pending + status.leased > 0 => Paint::Bad,
+        SinkState::Unserved if sink.status.pending + sink.status.leased > 0 => Paint::Bad,
         SinkState::Unserved => Paint::Quiet,
     };
     (state.as_str().replace('_', " "), paint)
 }
 
-#[derive(Serialize)]
-struct SinkDocument<'a> {
-    sink: &'a str,
-    state: SinkState,
-    paused: bool,
-    pending: i64,
-    due: i64,
-    leased: i64,
-    dead: i64,
-    parked_lanes: i64,
-    #[serde(flatten)]
-    service: SinkService,
-}
-
 async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        items: Vec<SinkDocument<'a>>,
-    }
     let (sinks, relays) = (store.status().await?, store.relays().await?);
-    if output.json {
-        let document = |sink| SinkDocument::new(sink, &relays);
-        output.json(&Document { items: sinks.iter().map(document).collect() })?;
-    } else {
-        let now = store.now().await?;
-        let services: Vec<SinkService> = sinks.iter().map(|sink| SinkService::of(&sink.sink, &relays)).collect();
-        output.table("", &COLUMNS, sinks.iter().zip(&services).map(|(sink, service)| row(sink, service)).collect())?;
-        if let Some(oldest) = services.iter().filter_map(|service| service.reported_at).min() {
-            let words = format!("HELD, BREAKER and RATE as relays reported {}", humane::ago(now, oldest));
-            let words = output.paint(Paint::Quiet, &words);
-            output.line(words)?;
+    let page = Page::whole(SinkOverview::all(sinks, Some(&relays)));
+    let oldest = page.items.iter().filter_map(|sink| sink.service.reported_at).min();
+    let below = match oldest {
+        Some(oldest) => {
+            let ago = format::ago(store.now().await?, oldest);
+            Some(format!("HELD, BREAKER and RATE as relays reported {ago}"))
         }
-    }
-    Ok(ExitCode::Ok)
-}
-
-impl<'a> SinkDocument<'a> {
-    fn new(sink: &'a SinkStatus, relays: &[RelayRecord]) -> Self {
-        let service = SinkService::of(&sink.sink, relays);
-        Self {
-            sink: &sink.sink,
-            state: SinkState::of(sink, &service),
-            paused: sink.paused,
-            pending: sink.pending,
-            due: sink.due,
-            leased: sink.leased,
-            dead: sink.dead,
-            parked_lanes: sink.parked_lanes,
-            service,
-        }
-    }
+        None => None,
+    };
+    output.listing(&page, &Listing { empty: "no sinks", columns: &COLUMNS, row: &row, narrow: None, below })
 }
 
 const COLUMNS: [Column; 9] = [
@@ -184,36 +137,31 @@ const COLUMNS: [Column; 9] = [
     Column::Optional("RATE"),
 ];
 
-fn row(sink: &SinkStatus, service: &SinkService) -> Vec<Text> {
-    let relays = i64::try_from(service.relays).unwrap_or(i64::MAX);
-    let (state, paint) = state_words(sink, service);
+fn row(sink: &SinkOverview) -> Vec<Text> {
+    let (SinkOverview { status, service, .. }, (state, paint)) = (sink, state_words(sink));
     vec![
-        Text::from(&sink.sink),
+        Text::from(&status.sink),
         Text::from(service.kind.as_deref().unwrap_or_default()),
         Text::new(state, paint),
-        Text::count(relays, Paint::Plain),
+        Text::count(service.relays, Paint::Plain),
         Text::new(breaker_words(service), breaker_paint(service)),
-        Text::count(i64::try_from(service.held).unwrap_or(i64::MAX), Paint::Plain),
-        Text::count(sink.pending, Paint::Plain),
-        Text::count(sink.dead, Paint::Bad),
+        Text::count(service.held, Paint::Plain),
+        Text::count(status.pending, Paint::Plain),
+        Text::count(status.dead, Paint::Bad),
         Text::from(service.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
     ]
 }
 
-async fn change(store: &dyn Store, sink: String, paused: bool, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Changed<'a> {
-        sink: &'a str,
-        paused: bool,
-    }
-    refuse_unknown(store, &sink).await?;
-    let action = if paused { Action::Pause { sink: sink.clone() } } else { Action::Resume { sink: sink.clone() } };
-    store.operate(&operator::actor(), &action).await?;
+async fn change(store: &dyn Store, action: Action, output: &mut Output) -> Result<ExitCode> {
+    let (Action::Pause { sink } | Action::Resume { sink }) = &action else { return Ok(ExitCode::Ok) };
+    refuse_unknown(store, sink).await?;
+    let done = store.operate(&operator::actor(), &action).await?;
     if output.json {
-        output.json(&Changed { sink: &sink, paused })?;
+        output.json(&done)?;
     } else {
+        let paused = matches!(action, Action::Pause { .. });
         let words = if paused { "is paused: its messages wait" } else { "goes on" };
-        output.line(format!("sink {} {words}", printable(&sink)))?;
+        output.line(format!("sink {} {words}", printable(sink)))?;
     }
     Ok(ExitCode::Ok)
 }
@@ -244,10 +192,11 @@ mod tests {
 
     #[test]
     fn a_breaker_that_is_open_in_some_relays_is_counted() {
-        let service = SinkService { relays: 3, open: 1, closed: 2, breaker: Some("open"), ..SinkService::default() };
+        let mut service = SinkService::default();
+        assert_eq!(breaker_words(&service), "");
+        (service.relays, service.open, service.breaker) = (3, 1, Some("open"));
         assert_eq!((breaker_words(&service).as_str(), breaker_paint(&service)), ("open 1/3", Paint::Bad));
-        let service = SinkService { relays: 1, breaker: Some("half_open"), ..SinkService::default() };
+        service.breaker = Some("half_open");
         assert_eq!((breaker_words(&service).as_str(), breaker_paint(&service)), ("half open", Paint::Warning));
-        assert_eq!(breaker_words(&SinkService::default()), "");
     }
 }

@@ -3,24 +3,26 @@
 //! out, a panic and a signal included.
 
 mod draw;
-mod look;
+mod snapshot;
 mod state;
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Action, DeadFilter, Store};
+use postrider::Store;
+use postrider::inspect::DeadFilter;
+use postrider::operate::Action;
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::look::{Looked, Picture};
+use self::snapshot::{Picture, Snapshot};
 use self::state::{Act, View};
 use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane::{count, counted};
+use crate::format::{count, counted};
 use crate::operator;
 use crate::options::Global;
 use crate::output;
@@ -67,7 +69,7 @@ impl Args {
 
 /// What comes in from the tasks beside the drawing.
 enum News {
-    Looked(Box<Looked>),
+    Snapshot(Box<Snapshot>),
     /// How many dead letters were found to redrive.
     Counted(Box<DeadFilter>, u64),
     /// Something was done, or failed.
@@ -120,7 +122,7 @@ async fn watch(store: Arc<dyn Store>, place: String, stop: &Stop) -> Result<()> 
                 }
             }
             Some(one) = news.recv() => match one {
-                News::Looked(looked) => picture.take(*looked),
+                News::Snapshot(looked) => picture.take(*looked),
                 News::Counted(which, count) => view.ask(which, count),
                 News::Said(words) => view.said(words),
             },
@@ -158,8 +160,8 @@ fn read_keys(pressed: &mpsc::Sender<Event>, stop: &CancellationToken) {
 /// One look after the other, each bounded in time.
 async fn keep_looking(store: Arc<dyn Store>, tell: mpsc::Sender<News>, ended: CancellationToken) {
     while !ended.is_cancelled() {
-        let looked = Looked::at(&*store).await;
-        if tell.send(News::Looked(Box::new(looked))).await.is_err() {
+        let looked = Snapshot::at(&*store).await;
+        if tell.send(News::Snapshot(Box::new(looked))).await.is_err() {
             return;
         }
         tokio::select! {

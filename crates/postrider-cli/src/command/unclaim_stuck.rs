@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use postrider::Action;
+use async_trait::async_trait;
+use postrider::operate::Action;
 
+use super::OnOutbox;
+use crate::bulk::ActionReport;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{self, counted, parse_duration};
-use crate::operator::{self, Answer, Consent, Document};
-use crate::options::Global;
+use crate::format::{self, counted, parse_duration};
+use crate::operator::{self, Answer, Consent};
 use crate::output::Output;
-use crate::store::{Address, Missing, Opened};
+use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
 What is taken back is pending again, or dead if its attempts are used up; each
@@ -37,29 +39,21 @@ pub(crate) struct Args {
     consent: Consent,
 }
 
-pub(crate) struct Prepared {
-    address: Address,
-    older_than: Duration,
-    consent: Consent,
-}
-
-impl Args {
-    pub(crate) fn prepare(self, global: &Global) -> Result<Prepared> {
-        Ok(Prepared { address: global.address()?, older_than: self.older_than, consent: self.consent })
-    }
-}
-
-impl Prepared {
-    pub(crate) async fn run(self, output: &mut Output) -> Result<ExitCode> {
-        let Self { address, older_than, consent } = self;
-        let Opened { store, .. } = address.open(Missing::Refuse).await?;
+#[async_trait(?Send)]
+impl OnOutbox for Args {
+    async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
+        let (Self { older_than, consent }, store) = (*self, outbox.store);
         let matching = store.count_stale(older_than).await?;
+        let report = |affected| {
+            let counted = ActionReport::dry_run(matching);
+            if consent.dry_run { counted } else { counted.acted(affected, 0) }
+        };
         if matching == 0 || consent.dry_run {
             let words = match matching {
-                0 => format!("nothing is held for longer than {}", humane::span(older_than)),
+                0 => format!("nothing is held for longer than {}", format::span(older_than)),
                 some => format!("would take back {}", counted(some, "message")),
             };
-            return Document::new(matching, 0, consent.dry_run).print(output, &words, "");
+            return operator::report(&report(0), output, &words, "");
         }
         if !consent.yes && matching > 1 {
             let question =
@@ -69,6 +63,6 @@ impl Prepared {
         let affected = store.operate(&operator::actor(), &Action::UnclaimStuck { older_than }).await?.affected;
         let words =
             format!("took back {}: pending again, or dead where attempts are used up", counted(affected, "message"));
-        Document::new(matching, affected, false).print(output, &words, "")
+        operator::report(&report(affected), output, &words, "")
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::environment::{self, Environment};
 use super::receive::ReceiveSection;
-use super::{Config, DatabaseConfig, LogConfig, fault, fit};
+use super::{Config, DatabaseConfig, LogConfig, edge_limits, fault};
 use crate::failure::{Failure, Result};
 
 /// The lowest layer, and the documentation.
@@ -144,8 +144,8 @@ impl Layers {
         figment = flags.values.iter().cloned().fold(figment, Figment::merge);
         let directory = path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
         let mut layers = Self { figment, directory, notes: Vec::new(), one_url };
-        fit::poll(&mut layers)?;
-        fit::deadline(&mut layers)?;
+        edge_limits::poll(&mut layers)?;
+        edge_limits::deadline(&mut layers)?;
         layers.hand_down(flags)?;
         Ok(layers)
     }

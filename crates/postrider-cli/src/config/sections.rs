@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use uuid::Uuid;
 
-use crate::humane;
+use crate::format;
 use crate::log::Format;
 use crate::operator;
 
@@ -113,7 +113,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
         }
 
         fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<usize, E> {
-            humane::parse_size(text).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+            format::parse_size(text).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
         }
     }
     deserializer.deserialize_any(Size)

@@ -5,8 +5,8 @@
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
+use super::connections::Kept;
 use super::host::{Authority, Hosts, Target};
-use super::places::Kept;
 
 /// What a server's guard has to know.
 pub(crate) struct Guard {

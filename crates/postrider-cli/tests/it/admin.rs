@@ -2,11 +2,12 @@
 //! endpoint says and does.
 
 mod access;
+mod connections;
 mod guard;
 mod health;
 mod operate;
 mod outage;
-mod places;
+
 mod schema;
 mod secrets;
 pub(crate) mod server;

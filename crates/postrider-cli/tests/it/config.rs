@@ -74,7 +74,7 @@ async fn messages_fan_out_to_the_sinks_of_a_configuration() {
         assert_eq!(topics(&all), ["order.placed", "user.left"]);
         assert_eq!(topics(&orders), ["order.placed"]);
         let dead = run_at(&outbox.url, &["list", "--state", "dead", "--json"]).json();
-        let id = dead["messages"][0]["message_id"].as_str().unwrap().to_owned();
+        let id = dead["items"][0]["message_id"].as_str().unwrap().to_owned();
         let story = run_at(&outbox.url, &["show", &id]).ok();
         assert!(story.contains("INVALID_PAYLOAD") && story.contains("/id: "), "{story}");
     }
@@ -92,8 +92,8 @@ async fn routes_are_shown_and_changed() {
         let again = run_at(&outbox.url, &["routes", "add", "order.*", "audit"]).ok();
         assert!(again.starts_with("nothing changed: it was so already\n"), "{again}");
         let routes = run_at(&outbox.url, &["routes", "--json"]).json();
-        assert_eq!(routes["routes"][0], serde_json::json!({"namespace": "*", "topic": "order.*", "sink": "audit"}));
-        assert_eq!(routes["routes"].as_array().unwrap().len(), 2);
+        assert_eq!(routes["items"][0], serde_json::json!({"namespace": "*", "topic": "order.*", "sink": "audit"}));
+        assert_eq!(routes["items"].as_array().unwrap().len(), 2);
         run_at(&outbox.url, &["routes", "remove", "order.*", "orders"]).ok();
         let gone = run_at(&outbox.url, &["routes", "remove", "order.*", "orders"]);
         assert_eq!(gone.code, 4, "{}", gone.stderr);

@@ -14,7 +14,7 @@ fn enqueue(outbox: &Outbox, args: &[&str]) -> String {
 
 /// How the default sink stands.
 fn standing(outbox: &Outbox) -> Value {
-    run_at(&outbox.url, &["status", "--json"]).json()["sinks"][0].clone()
+    run_at(&outbox.url, &["status", "--json"]).json()["items"][0].clone()
 }
 
 #[tokio::test]

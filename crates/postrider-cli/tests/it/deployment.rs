@@ -306,5 +306,5 @@ async fn an_update_one_by_one_delivers_nothing_twice() {
         note(line);
     }
     assert_eq!(times.values().filter(|times| **times > 1).count(), 0, "nothing came twice");
-    assert_eq!(run(&database, &["status", "--json"]).json()["sinks"][0]["pending"], 0);
+    assert_eq!(run(&database, &["status", "--json"]).json()["items"][0]["pending"], 0);
 }

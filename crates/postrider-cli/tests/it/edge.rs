@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use postrider::{Action, MAX_PER_ACTION, Operate as _, Replay, SqliteStore};
+use postrider::operate::{Action, MAX_PER_ACTION, Replay};
+use postrider::{Operate as _, SqliteStore};
 use serde_json::Value;
 
 use crate::receive::{Receiver, drained, ids};
@@ -24,7 +25,7 @@ fn enqueue(site: &Outbox, count: usize) -> BTreeSet<String> {
     assert_eq!(finish(enqueue, input.as_bytes()).code, 0);
     let listed = run_at(&site.url, &["list", "--limit", "1000", "--json"]).json();
     let id = |message: &Value| message["message_id"].as_str().unwrap().to_owned();
-    listed["messages"].as_array().unwrap().iter().map(id).collect()
+    listed["items"].as_array().unwrap().iter().map(id).collect()
 }
 
 /// `postrider drain` with nothing but the address of the cloud.

@@ -88,11 +88,10 @@ async fn a_list_is_newest_first_and_goes_page_by_page() {
     settings.bind(|| insta::assert_snapshot!(list));
 
     let page = run(&database, &["list", "--limit", "2", "--json"]).json();
-    let next = page["next_before"].as_str().unwrap();
-    assert_eq!(page["messages"][1]["message_id"], next);
-    let rest = run(&database, &["list", "--limit", "50", "--before", next, "--json"]).json();
-    let states: Vec<_> = rest["messages"].as_array().unwrap().iter().map(|m| m["state"].as_str().unwrap()).collect();
-    assert_eq!((states.as_slice(), &rest["next_before"]), (&["pending", "dead"][..], &serde_json::Value::Null));
+    let next = page["next"].as_str().unwrap();
+    let rest = run(&database, &["list", "--limit", "50", "--after", next, "--json"]).json();
+    let states: Vec<_> = rest["items"].as_array().unwrap().iter().map(|m| m["state"].as_str().unwrap()).collect();
+    assert_eq!((states.as_slice(), &rest["next"]), (&["pending", "dead"][..], &serde_json::Value::Null));
 
     for (filter, count) in [
         (&["--state", "dead"][..], 1),
@@ -103,7 +102,7 @@ async fn a_list_is_newest_first_and_goes_page_by_page() {
         (&["--tenant", &id], 0),
     ] {
         let found = run(&database, &[&["list", "--json"], filter].concat()).json();
-        assert_eq!(found["messages"].as_array().unwrap().len(), count, "{filter:?}");
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{filter:?}");
     }
     assert_eq!(run(&database, &["list", "--state", "leased"]).ok(), "no messages\n");
 }
@@ -122,7 +121,7 @@ async fn status_shows_every_sink() {
     settings.add_filter(r"(?m) +(now|\d+s ago)", "  <lately>");
     settings.bind(|| insta::assert_snapshot!(status));
     let document = run(&database, &["status", "--json"]).json();
-    let webhook = &document["sinks"].as_array().unwrap().iter().find(|sink| sink["sink"] == "webhook").unwrap();
+    let webhook = &document["items"].as_array().unwrap().iter().find(|sink| sink["sink"] == "webhook").unwrap();
     assert_eq!((&webhook["dead"], &webhook["parked_lanes"]), (&1.into(), &1.into()));
     assert_eq!(
         webhook["recent"],
@@ -177,7 +176,7 @@ async fn a_message_is_found_by_what_is_known_of_it() {
         let (placed, paid) = (put("order.placed", "7/placed"), put("order.paid", "7/paid"));
         let found = |args: &[&str]| {
             let document = run_at(url, &[&["list", "--json"], args].concat()).json();
-            let ids = document["messages"].as_array().unwrap().iter();
+            let ids = document["items"].as_array().unwrap().iter();
             ids.map(|line| line["message_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         let tail = &placed[placed.len() - 12..];

@@ -13,6 +13,7 @@ mod demo;
 mod deploy;
 mod deployment;
 mod doctor;
+mod documents;
 mod edge;
 mod enqueue;
 mod environment;

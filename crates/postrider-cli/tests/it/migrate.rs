@@ -103,7 +103,7 @@ async fn a_standby_is_told_apart() {
     assert_eq!(checked.code, 8, "{}", checked.stdout);
     assert!(checked.stdout.contains("it takes no writes: it is in recovery"), "{}", checked.stdout);
     assert!(checked.stdout.contains("connect to the primary"), "{}", checked.stdout);
-    let sink = &run(&database, &["status", "--json"]).json()["sinks"][0];
+    let sink = &run(&database, &["status", "--json"]).json()["items"][0];
     assert_eq!((&sink["sink"], &sink["state"]), (&"default".into(), &serde_json::Value::Null));
     let refused = run(&database, &["enqueue", "--topic", "t", "--payload", "1"]);
     assert_eq!(refused.code, 6, "{}", refused.stderr);

@@ -23,7 +23,7 @@ fn enqueue(url: &str, args: &[&str]) -> String {
 
 fn count(url: &str, what: &str) -> u64 {
     let status = run_at(url, &["status", "--json"]).json();
-    status["sinks"].as_array().unwrap().iter().map(|sink| sink[what].as_u64().unwrap()).sum()
+    status["items"].as_array().unwrap().iter().map(|sink| sink[what].as_u64().unwrap()).sum()
 }
 
 /// The newest entry of the audit.
@@ -155,7 +155,7 @@ async fn a_parked_lane_is_seen_explained_and_skipped() {
         assert_eq!((&lane["lane"], &lane["depth"], &lane["head_message_id"]), (&"c-7".into(), &3.into(), &json!(head)));
         let why = run_at(url, &["explain", &head]).ok();
         assert!(why.contains("default  DEAD") && why.contains('→'), "{why}");
-        let behind = run_at(url, &["list", "--state", "pending", "--json"]).json()["messages"][0]["message_id"].clone();
+        let behind = run_at(url, &["list", "--state", "pending", "--json"]).json()["items"][0]["message_id"].clone();
         let why = run_at(url, &["explain", behind.as_str().unwrap(), "--json"]).json();
         assert_eq!(
             (&why["deliveries"][0]["code"], &why["deliveries"][0]["behind"]),
@@ -274,7 +274,7 @@ async fn a_list_is_cut_by_time_and_namespace() {
             (&["--from", "1h ago", "--state", "pending", "--namespace", "default"], 1),
         ] {
             let list = run_at(url, &[&["list", "--json"], filter].concat()).json();
-            assert_eq!(list["messages"].as_array().unwrap().len(), found, "{filter:?}");
+            assert_eq!(list["items"].as_array().unwrap().len(), found, "{filter:?}");
         }
         let wrong = run_at(url, &["list", "--from", "yesterday"]);
         assert!(wrong.code == 2 && wrong.stderr.contains("is not a time"), "{}", wrong.stderr);
@@ -311,7 +311,7 @@ async fn what_was_replayed_to_a_mistyped_sink_is_cancelled() {
         assert!(why.contains("CANCELLED") && why.contains("cancelled it at"), "{why}");
         assert!(run_at(url, &["show", &ids[0]]).ok().contains("CANCELLED"));
         let listed = run_at(url, &["list", "--state", "discarded", "--json"]).json();
-        assert_eq!(listed["messages"][0]["message_id"], *ids[0], "{listed}");
+        assert_eq!(listed["items"][0]["message_id"], *ids[0], "{listed}");
         for filter in [&["--topic", "u"][..], &["--namespace", "n"], &["--lane", "b"], &["--tenant", UNKNOWN]] {
             let none = run_at(url, &[&["cancel", "--yes"], filter].concat()).ok();
             assert_eq!(none, "nothing is pending\n", "{filter:?}");
@@ -409,7 +409,7 @@ async fn prune_and_unclaim_count_and_ask_first() {
     let asked = run_at(url, &["prune", "--older-than", "0s"]);
     assert_eq!(asked.code, 2, "{}", asked.stdout);
     assert!(asked.stderr.contains("This drops 2 rows for good"), "{}", asked.stderr);
-    assert_eq!(run_at(url, &["list", "--json"]).json()["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(run_at(url, &["list", "--json"]).json()["items"].as_array().unwrap().len(), 2);
     let done = run_at(url, &["prune", "--older-than", "0s", "--yes", "--json"]).json();
     assert_eq!(done, json!({"matching": 2, "affected": 2, "dry_run": false}));
     assert_eq!(last_entry(url)["action"], "prune");

@@ -10,9 +10,9 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
-use postrider::{
-    Action, Inspect as _, ListFilter, ListState, Message, Operate as _, PostgresStore, Queue as _, Route, Schema,
-};
+use postrider::inspect::{DeliveryState, ListFilter, PageRequest};
+use postrider::operate::Action;
+use postrider::{Inspect as _, Message, Operate as _, PostgresStore, Queue as _, Route, Schema};
 use postrider_testkit::{database, story};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -138,13 +138,9 @@ async fn the_pictures_are_taken() {
         tokio::time::sleep(BEAT).await;
     }
     // The message that was tried most often.
-    let waiting = ListFilter {
-        state: Some(ListState::Pending),
-        sink: Some("invoices".to_owned()),
-        limit: 10_000,
-        ..ListFilter::default()
-    };
-    let page = store.list(&waiting).await.unwrap();
+    let waiting =
+        ListFilter { state: Some(DeliveryState::Pending), sink: Some("invoices".to_owned()), ..ListFilter::default() };
+    let page = store.list(&waiting, &PageRequest::first(10_000)).await.unwrap();
     let tried = page.items.iter().max_by_key(|line| line.attempt_no).expect("something waits for invoices");
     let variables = [
         ("PAGE", format!("http://{LISTEN}")),

@@ -215,7 +215,7 @@ fn no_log_line_shows_a_secret() {
     assert!(said.contains(&format!("delivered 0, retried 0, dead {},", SINKS.len())), "every sink was tried:\n{said}");
     silent(&[&said], "the log");
     let listed = finish(command(&[&["list", "--json"], &here[..]].concat()), b"").json();
-    let id = listed["messages"][0]["message_id"].as_str().unwrap().to_owned();
+    let id = listed["items"][0]["message_id"].as_str().unwrap().to_owned();
     let story = finish(command(&[&["show", &id, "--json"], &here[..]].concat()), b"").ok();
     silent(&[&story], "the story of a message");
 }

@@ -66,7 +66,7 @@ fn enqueue(outbox: &Outbox, count: usize, payload_bytes: usize) {
 /// Pending and leased.
 fn standing(outbox: &Outbox) -> (u64, u64) {
     let status = run_at(&outbox.url, &["status", "--json"]).json();
-    let sink = &status["sinks"][0];
+    let sink = &status["items"][0];
     (sink["pending"].as_u64().unwrap(), sink["leased"].as_u64().unwrap())
 }
 

@@ -109,7 +109,7 @@ async fn a_sink_that_no_relay_serves_is_unserved_everywhere() {
         let billing = sink(url, "billing");
         assert_eq!((&billing["state"], &billing["relays"]), (&"unserved".into(), &0.into()), "{billing}");
         let status = run_at(url, &["status", "--json"]).json();
-        assert_eq!(status["sinks"][0]["state"], "unserved", "{status}");
+        assert_eq!(status["items"][0]["state"], "unserved", "{status}");
         for listing in ["sinks", "status"] {
             let said = run_at(url, &[listing]).ok();
             let line = said.lines().find(|line| line.starts_with("billing")).unwrap();

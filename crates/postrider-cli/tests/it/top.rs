@@ -124,7 +124,7 @@ async fn it_draws_the_sinks_pauses_one_and_leaves_the_terminal_as_it_was() {
         top.wait_for("default");
         top.press("p");
         top.wait_for("paused sink default");
-        let paused = || run_at(url, &["status", "--json"]).json()["sinks"][0]["paused"] == true;
+        let paused = || run_at(url, &["status", "--json"]).json()["items"][0]["paused"] == true;
         assert!(paused(), "the store knows, too");
         top.press("?");
         top.wait_for("pause the selected sink");
@@ -156,7 +156,7 @@ async fn dead_letters_are_redriven_after_a_question() {
         top.press("q");
         assert_eq!(top.end().0, Some(0));
         let status = run_at(url, &["status", "--json"]).json();
-        assert_eq!((&status["sinks"][0]["dead"], &status["sinks"][0]["pending"]), (&0.into(), &2.into()));
+        assert_eq!((&status["items"][0]["dead"], &status["items"][0]["pending"]), (&0.into(), &2.into()));
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_signal_restores_the_terminal_and_without_one_it_says_so() {
 }
 
 fn sink(url: &str) -> Value {
-    run_at(url, &["status", "--json"]).json()["sinks"][0].clone()
+    run_at(url, &["status", "--json"]).json()["items"][0].clone()
 }
 
 #[track_caller]
@@ -204,7 +204,7 @@ async fn monitoring_sees_a_message_pending_then_leased_then_delivered_or_dead() 
         let state = |id: &str| {
             let list = run_at(url, &["list", "--json"]).json();
             let of = |one: &&Value| one["message_id"] == id;
-            list["messages"].as_array().unwrap().iter().find(of).unwrap()["state"].as_str().unwrap().to_owned()
+            list["items"].as_array().unwrap().iter().find(of).unwrap()["state"].as_str().unwrap().to_owned()
         };
         assert_eq!((state(id), sink(url)["pending"].as_u64()), ("pending".to_owned(), Some(1)));
 

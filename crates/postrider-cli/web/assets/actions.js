@@ -11,7 +11,7 @@ const left = (remaining) => (remaining ? `, ${plural(remaining, 'is', 'are')} le
 
 /** A filter of the dead letters' listing, as the API wants it in a body: without what is empty. */
 export function deadFilter(query, messageIds) {
-  const names = ['sink', 'namespace', 'topic', 'tenant_id', 'lane', 'reason', 'error_code', 'from', 'to'];
+  const names = ['sink', 'namespace', 'topic', 'tenant_id', 'lane', 'reason', 'error_code', 'died_from', 'died_to'];
   const filter = Object.fromEntries(names.filter((name) => query[name]).map((name) => [name, query[name]]));
   if (messageIds) filter.message_ids = messageIds;
   return filter;
@@ -29,7 +29,7 @@ function counted(path, filter, past) {
   return {
     prepare: async () => {
       const answer = await post(path, { filter, dry_run: true });
-      bound = { to: answer.to };
+      bound = { died_to: answer.died_to };
       return answer;
     },
     run: async () => {

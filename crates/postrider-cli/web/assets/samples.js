@@ -25,7 +25,7 @@ export function useSamples() {
       const since = (Date.now() - kept.current.asked) / 1_000;
       const within = Math.ceil(Math.min(HOUR_SECONDS, since + OVERLAP_SECONDS));
       const asked = Date.now();
-      const { samples } = await get('/api/v1/samples', { within_seconds: within }, signal);
+      const { items: samples } = await get('/api/v1/samples', { within_seconds: within }, signal);
       const newest = Math.max(
         0,
         ...samples.map((sample) => Date.parse(sample.at)),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Claimed, Operate as _};
+use postrider::operate::Action;
+use postrider::{Claimed, Operate as _};
 use postrider_relay::{Backoff, BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
 
 use crate::support::{arrivals, messages, quick, site, start};

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use postrider::{Action, Claimed, DeadFilter, OnDead, Operate as _};
+use postrider::inspect::DeadFilter;
+use postrider::operate::Action;
+use postrider::{Claimed, OnDead, Operate as _};
 use postrider_relay::{Backoff, Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
 use crate::support::{arrivals, arrivals_unless, laned, message, patiently, quick, site, start};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use postrider::{Action, Operate as _};
+use postrider::Operate as _;
+use postrider::operate::Action;
 use postrider_relay::telemetry::{self, METRICS};
 use postrider_relay::{SinkFailure, SinkOptions};
 use uuid::Uuid;

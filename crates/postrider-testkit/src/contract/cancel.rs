@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use postrider::{Action, DeliveryFilter, ListFilter, OpenCount, Replay, Route};
+use postrider::Route;
+use postrider::explain::ReasonCode;
+use postrider::inspect::{DeliveryFilter, DeliveryState, ListFilter, OpenCount, PageRequest};
+use postrider::operate::{Action, Replay};
 use uuid::Uuid;
 
 use crate::contract::hand::{ids, message, numbers};
@@ -20,14 +23,14 @@ fn of_ids(message_ids: &[Uuid]) -> DeliveryFilter {
 }
 
 /// How the listing calls a message, for each of its lines.
-async fn listed(hand: &Hand, id: Uuid) -> Vec<String> {
-    let page = hand.list(&ListFilter { limit: 100, ..ListFilter::default() }).await.expect("list");
+async fn listed(hand: &Hand, id: Uuid) -> Vec<DeliveryState> {
+    let page = hand.list(&ListFilter::default(), &PageRequest::first(100)).await.expect("list");
     let lines = page.items.into_iter().filter(|line| line.message_id == id);
     lines.map(|line| line.state).collect()
 }
 
 /// Why it is where it is, for each sink.
-async fn explained(hand: &Hand, id: Uuid) -> Vec<&'static str> {
+async fn explained(hand: &Hand, id: Uuid) -> Vec<ReasonCode> {
     let told = hand.explain(id).await.expect("explain").expect("it is there");
     told.deliveries.iter().map(|reason| reason.code).collect()
 }
@@ -51,13 +54,13 @@ pub async fn a_cancelled_delivery_is_never_handed_out<F: Fixture>() {
     assert_eq!(shown.attempts[0].worker_id, "ann");
     assert_eq!(
         (listed(&hand, *gone).await, explained(&hand, *gone).await),
-        (vec!["discarded".to_owned()], vec!["CANCELLED"])
+        (vec![DeliveryState::Discarded], vec![ReasonCode::Cancelled])
     );
     let entries = hand.entries(&[*gone]).await.expect("entries");
     assert_eq!(entries[0].state, "discarded");
     assert_eq!(listed(&hand, held[0].message_id).await, ["delivered"]);
     let status = hand.status_of("default").await;
-    assert_eq!(status.recent, [1, 0, 0, 0], "it is no failure");
+    assert_eq!(status.recent, super::hand::by_outcome([1, 0, 0, 0]), "it is no failure");
     assert!(status.last_error_at.is_none(), "{status:?}");
 }
 
@@ -126,7 +129,7 @@ pub async fn a_replay_is_taken_back<F: Fixture>() {
     assert_eq!(hand.attempts(id).await, ["1 DISPATCHED", "2 CANCELLED"]);
     assert_eq!(
         (listed(&hand, id).await, hand.entries(&[id]).await.expect("entries")[0].state.as_str()),
-        (vec!["delivered".to_owned()], "delivered")
+        (vec![DeliveryState::Delivered], "delivered")
     );
     let sink = "copy".to_owned();
     hand.add_route(&Route::new("x", "copy")).await.expect("add_route");
@@ -154,8 +157,11 @@ pub async fn ids_that_are_not_meant_are_told<F: Fixture>() {
     assert_eq!(hand.not_open(&of_ids(&named)).await.expect("not_open"), [unknown, dead]);
     let elsewhere = DeliveryFilter { sink: Some("s".to_owned()), ..of_ids(&[pending]) };
     assert_eq!(hand.not_open(&elsewhere).await.expect("not_open"), [pending]);
-    let letters = postrider::DeadFilter { message_ids: Some(named.to_vec()), ..postrider::DeadFilter::default() };
+    let letters = postrider::inspect::DeadFilter {
+        message_ids: Some(named.to_vec()),
+        ..postrider::inspect::DeadFilter::default()
+    };
     assert_eq!(hand.not_dead(&letters).await.expect("not_dead"), [unknown, leased, pending]);
-    let elsewhere = postrider::DeadFilter { sink: Some("s".to_owned()), ..letters };
+    let elsewhere = postrider::inspect::DeadFilter { sink: Some("s".to_owned()), ..letters };
     assert_eq!(hand.not_dead(&elsewhere).await.expect("not_dead").len(), 4);
 }

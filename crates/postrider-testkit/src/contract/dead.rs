@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use postrider::{Action, DeadFilter, DeadLetter, DeadPage, Failure, Outcome, Route};
+use postrider::inspect::{DeadFilter, DeadLetter, DeadReason, PageRequest};
+use postrider::operate::Action;
+use postrider::{Failure, Outcome, Route};
 use uuid::Uuid;
 
 use crate::contract::hand::message;
@@ -11,7 +13,7 @@ use crate::contract::{Fixture, Hand};
 
 /// Every dead letter a filter means.
 async fn letters(hand: &Hand, filter: &DeadFilter) -> Vec<DeadLetter> {
-    hand.dead_letters(filter, &DeadPage { after: None, limit: 100 }).await.expect("dead_letters")
+    hand.dead_letters(filter, &PageRequest::first(100)).await.expect("dead_letters").items
 }
 
 /// Claims one of a sink and fails it with this code.
@@ -76,7 +78,7 @@ pub async fn every_field_of_a_filter_counts<F: Fixture>() {
         DeadFilter { tenant_id: Some(tenant), ..none.clone() },
         DeadFilter { lane: text("a"), ..none.clone() },
         DeadFilter { error_code: text("E2"), ..none.clone() },
-        DeadFilter { reason: text("ATTEMPTS_EXHAUSTED"), ..none.clone() },
+        DeadFilter { reason: Some(DeadReason::AttemptsExhausted), ..none.clone() },
         DeadFilter { died_from: Some(newest), ..none.clone() },
         DeadFilter { died_to: Some(oldest + Duration::from_micros(1)), ..none.clone() },
     ];
@@ -137,14 +139,15 @@ pub async fn dead_letters_are_listed_in_pages<F: Fixture>() {
     }));
     for limit in [1, 3] {
         let mut read = Vec::new();
-        let mut after = None;
+        let mut page = PageRequest::first(limit);
         loop {
-            let page = DeadPage { after, limit };
-            let page = hand.dead_letters(&DeadFilter::default(), &page).await.expect("dead_letters");
-            let Some(last) = page.last() else { break };
-            after = Some(key(last));
-            read.extend(page);
+            let letters = hand.dead_letters(&DeadFilter::default(), &page).await.expect("dead_letters");
+            read.extend(letters.items);
             assert!(read.len() <= all.len(), "something is told twice: {read:?}");
+            page.after = letters.next;
+            if page.after.is_none() {
+                break;
+            }
         }
         assert_eq!(read, all, "in pages of {limit}");
     }

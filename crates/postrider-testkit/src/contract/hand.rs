@@ -5,9 +5,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use postrider::inspect::{AttemptCounts, DeadFilter, DeadLetter, PageRequest, SinkStatus};
+use postrider::operate::{Action, MAX_PER_ACTION, Replay};
 use postrider::{
-    Action, Claim, Claimed, Completed, Completion, DeadFilter, DeadLetter, DeadPage, Enqueued, Error, Failure,
-    LeaseToken, MAX_PER_ACTION, Message, OnDead, Outcome, Replay, Route, SinkStatus, Store,
+    Claim, Claimed, Completed, Completion, Enqueued, Error, Failure, LeaseToken, Message, OnDead, Outcome, Route, Store,
 };
 use uuid::Uuid;
 
@@ -239,8 +240,9 @@ impl Hand {
 
     /// A dead letter, by its message.
     pub(crate) async fn dead_letter(&self, message_id: Uuid) -> DeadLetter {
-        let page = DeadPage { after: None, limit: 10 };
-        let mut letters = self.store.dead_letters(&dead(Some(&[message_id]), None), &page).await.expect("dead_letters");
+        let page = PageRequest::first(10);
+        let mut letters =
+            self.store.dead_letters(&dead(Some(&[message_id]), None), &page).await.expect("dead_letters").items;
         assert_eq!(letters.len(), 1, "{letters:?}");
         letters.remove(0)
     }
@@ -255,4 +257,9 @@ impl Hand {
         let status = self.status_of("default").await;
         (status.pending, status.leased, status.dead)
     }
+}
+
+/// Attempts by outcome: dispatched, retryable, failed, zombie.
+pub(crate) fn by_outcome([dispatched, retryable, failed, zombie_requeue]: [i64; 4]) -> AttemptCounts {
+    AttemptCounts { dispatched, retryable, failed, zombie_requeue }
 }

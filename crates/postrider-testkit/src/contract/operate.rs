@@ -4,10 +4,9 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use postrider::{
-    Action, AuditRecord, DeadFilter, DeadPage, DeliveryFilter, Done, ErrorKind, MAX_PER_ACTION, OnDead, Queue, Replay,
-    ReplayCount, Route,
-};
+use postrider::inspect::{AuditRecord, DeadFilter, DeliveryFilter, PageRequest, ReplayCount};
+use postrider::operate::{Action, Done, MAX_PER_ACTION, Replay};
+use postrider::{ErrorKind, OnDead, Queue, Route};
 use uuid::Uuid;
 
 use crate::contract::hand::{ids, message, numbers};
@@ -46,7 +45,7 @@ async fn affected(hand: &Hand, what: &Action) -> u64 {
 
 /// The newest entry is this action's, and there is one for each action so far.
 async fn last_entry(hand: &Hand, actions: usize) -> AuditRecord {
-    let mut entries = hand.audit(None, 1_000).await.expect("audit");
+    let mut entries = hand.audit(&PageRequest::first(1_000)).await.expect("audit").items;
     assert_eq!(entries.len(), actions, "one entry for each action");
     entries.remove(0)
 }
@@ -96,7 +95,7 @@ pub async fn every_action_is_written_down<F: Fixture>() {
     for (nth, (what, expected)) in actions.iter().enumerate() {
         assert_eq!(affected(&hand, what).await, *expected, "{what:?}");
         let entry = last_entry(&hand, nth + 1).await;
-        assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("ann", what.name()));
+        assert_eq!((entry.actor.as_str(), entry.action), ("ann", what.name()));
         assert_eq!(entry.affected, i64::try_from(*expected).expect("a small number"), "{what:?}");
         assert!(entry.at >= began && entry.at <= began + HOUR);
         let detail: serde_json::Value = serde_json::from_str(entry.detail.get()).expect("JSON");
@@ -115,7 +114,7 @@ pub async fn an_operators_message_is_written_down<F: Fixture>() {
     let again = hand.enqueue_as("bob", &said).await.expect("enqueue_as");
     assert_eq!((again.message_id, again.created), (first.message_id, false));
     assert_eq!(hand.counts().await, (1, 0, 0));
-    let entries = hand.audit(None, 10).await.expect("audit");
+    let entries = hand.audit(&PageRequest::first(10)).await.expect("audit").items;
     let told: Vec<_> =
         entries.iter().map(|entry| (entry.actor.as_str(), entry.action.as_str(), entry.affected)).collect();
     assert_eq!(told, [("bob", "enqueue", 0), ("ann", "enqueue", 1)]);
@@ -126,7 +125,10 @@ pub async fn an_operators_message_is_written_down<F: Fixture>() {
     for (actor, said) in [("", message("t")), ("ann", message(""))] {
         hand.enqueue_as(actor, &said).await.expect_err("refused");
     }
-    assert_eq!((hand.audit(None, 10).await.expect("audit").len(), hand.counts().await), (2, (1, 0, 0)));
+    assert_eq!(
+        (hand.audit(&PageRequest::first(10)).await.expect("audit").items.len(), hand.counts().await),
+        (2, (1, 0, 0))
+    );
 }
 
 /// What is refused changes nothing and is not written down.
@@ -169,7 +171,7 @@ pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
         let error = hand.operate(actor, &what).await.expect_err(words);
         assert!(error.kind() == ErrorKind::Refused && error.to_string().contains(words), "{what:?}: {error}");
     }
-    assert_eq!(hand.audit(None, 10).await.expect("audit").len(), 0);
+    assert_eq!(hand.audit(&PageRequest::first(10)).await.expect("audit").items.len(), 0);
     assert_eq!(hand.counts().await, (0, 0, 1));
 }
 
@@ -235,8 +237,8 @@ pub async fn a_skipped_head_lets_its_lane_go_on<F: Fixture>() {
     hand.fail(&head).await;
     assert_eq!((hand.take(10).await.len(), hand.status_of("default").await.parked_lanes), (0, 1));
     let parked = async || {
-        let page = DeadPage { after: None, limit: 10 };
-        let letters = hand.dead_letters(&DeadFilter::default(), &page).await.expect("dead_letters");
+        let page = PageRequest::first(10);
+        let letters = hand.dead_letters(&DeadFilter::default(), &page).await.expect("dead_letters").items;
         letters.iter().map(|letter| (letter.message_id, letter.parked)).collect::<Vec<_>>()
     };
     assert_eq!(parked().await, [(all[0], true)]);
@@ -333,11 +335,11 @@ pub async fn the_audit_is_read_in_pages<F: Fixture>() {
         let sink = format!("s{nth}");
         hand.operate(&format!("actor-{nth}"), &Action::Pause { sink }).await.expect("operate");
     }
-    let mut before = None;
-    for expected in [&["actor-4", "actor-3"][..], &["actor-2", "actor-1"], &["actor-0"], &[]] {
-        let page = hand.audit(before, 2).await.expect("audit");
-        assert_eq!(page.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), expected);
-        before = page.last().map(|entry| entry.id).or(before);
+    let mut after = None;
+    for expected in [&["actor-4", "actor-3"][..], &["actor-2", "actor-1"], &["actor-0"]] {
+        let page = hand.audit(&PageRequest { after: after.clone(), limit: 2 }).await.expect("audit");
+        assert_eq!(page.items.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), expected);
+        after = page.next.or(after);
     }
 }
 
@@ -358,7 +360,7 @@ pub async fn two_operators_redrive_each_once<F: Fixture>() {
     let (one, two) = tokio::join!(tokio::spawn(share(hand.clone())), tokio::spawn(share(other)));
     assert_eq!(one.expect("it ends") + two.expect("it ends"), 200);
     assert_eq!(hand.counts().await, (200, 0, 0));
-    let entries = hand.audit(None, 1_000).await.expect("audit");
+    let entries = hand.audit(&PageRequest::first(1_000)).await.expect("audit").items;
     assert_eq!(entries.iter().map(|entry| entry.affected).sum::<i64>(), 200);
 }
 
@@ -427,7 +429,7 @@ pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
     let told = Replay { include_never_delivered: true, ..one };
     assert_eq!(act(&hand, &Action::Replay(told)).await, step(1, None));
     assert_eq!(hand.stands(secret).await, ["copy pending"]);
-    let entries = hand.audit(None, 100).await.expect("audit").len();
+    let entries = hand.audit(&PageRequest::first(100)).await.expect("audit").items.len();
     for mistyped in [
         Replay { sink: "cpoy".to_owned(), ..to_copy.clone() },
         Replay { sink: "cpoy".to_owned(), include_never_delivered: true, ..to_copy },
@@ -437,7 +439,11 @@ pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
         let error = hand.operate("ann", &Action::Replay(mistyped)).await.expect_err("no such sink");
         assert!(error.kind() == ErrorKind::NoSuchSink && error.to_string().contains("\"cpoy\""), "{error}");
     }
-    assert_eq!(hand.audit(None, 100).await.expect("audit").len(), entries, "what is refused leaves no trace");
+    assert_eq!(
+        hand.audit(&PageRequest::first(100)).await.expect("audit").items.len(),
+        entries,
+        "what is refused leaves no trace"
+    );
 }
 
 /// A message is replayed by its id, without its neighbours of the same millisecond.
@@ -462,8 +468,8 @@ pub async fn an_idle_prune_is_not_written_down<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     hand.put_plain(1).await;
     hand.deliver(&hand.take(1).await).await;
-    assert_eq!(Queue::prune(&*hand).await.expect("prune"), postrider::Pruned::default());
-    assert_eq!(hand.audit(None, 10).await.expect("audit").len(), 0);
+    assert_eq!(Queue::prune(&*hand).await.expect("prune"), postrider::operate::Pruned::default());
+    assert_eq!(hand.audit(&PageRequest::first(10)).await.expect("audit").items.len(), 0);
 }
 
 /// What unclaim and prune would take is counted, and nothing is changed by that.
@@ -477,7 +483,7 @@ pub async fn what_ends_by_hand_is_counted_first<F: Fixture>() {
     assert_eq!(hand.count_stale(Duration::ZERO).await.expect("count_stale"), 3, "of zero, every lease");
     assert_eq!(hand.counts().await.1, 3, "nothing was changed");
     let prunable = hand.prunable(Some(Duration::ZERO)).await.expect("prunable");
-    assert_eq!(prunable, postrider::Pruned::default(), "nothing undelivered");
+    assert_eq!(prunable, postrider::operate::Pruned::default(), "nothing undelivered");
     let error = hand.prunable(Some(Duration::MAX)).await.expect_err("out of range");
     assert!(error.to_string().contains("older_than_seconds"), "{error}");
 }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Completion, Failure, Outcome, Replay, Route};
+use postrider::operate::{Action, Replay};
+use postrider::{Completion, Failure, Outcome, Route};
 use uuid::Uuid;
 
 use super::Fixture;
-use super::hand::{LONG, NO_IDS, ids, message, token};
+use super::hand::{LONG, NO_IDS, by_outcome, ids, message, token};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -144,7 +145,7 @@ pub async fn mixed_outcomes_in_one_call<F: Fixture>() {
     assert_eq!(dead, [held[2].message_id]);
     let status = hand.status_of("default").await;
     assert_eq!((status.pending, status.due, status.leased, status.dead), (2, 0, 0, 1));
-    assert_eq!(status.recent, [3, 2, 1, 0]);
+    assert_eq!(status.recent, by_outcome([3, 2, 1, 0]));
 }
 
 /// Proves L4: one claim, one attempt, also when a worker repeats itself in one call.

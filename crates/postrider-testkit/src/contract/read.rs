@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use postrider::{ListFilter, ListState, MessageSummary, Route};
+use postrider::Route;
+use postrider::inspect::{Cursor, DeliveryState, ListFilter, MessageSummary, PageRequest};
 use uuid::Uuid;
 
 use super::Fixture;
-use super::hand::{NO_IDS, ids, message};
+use super::hand::{NO_IDS, by_outcome, ids, message};
 
-fn filter(state: Option<ListState>, before: Option<Uuid>, limit: u32) -> ListFilter {
-    ListFilter { state, before, limit, ..ListFilter::default() }
+const TEN: PageRequest = PageRequest { after: None, limit: 10 };
+
+fn filter(state: Option<DeliveryState>) -> ListFilter {
+    ListFilter { state, ..ListFilter::default() }
 }
 
 fn topics_of(lines: &[MessageSummary]) -> Vec<&str> {
@@ -50,14 +53,14 @@ pub async fn status_adds_up<F: Fixture>() {
     assert_eq!(
         lines,
         [
-            ("a".to_owned(), 1, 1, 1, 1, [0, 0, 1, 0], false),
-            ("b".to_owned(), 3, 3, 0, 0, [0; 4], false),
-            ("default".to_owned(), 2, 1, 0, 0, [0; 4], true),
+            ("a".to_owned(), 1, 1, 1, 1, by_outcome([0, 0, 1, 0]), false),
+            ("b".to_owned(), 3, 3, 0, 0, by_outcome([0; 4]), false),
+            ("default".to_owned(), 2, 1, 0, 0, by_outcome([0; 4]), true),
         ]
     );
     hand.deliver(&held[1..]).await;
     let line = hand.status_of("a").await;
-    assert_eq!(line.recent, [1, 0, 1, 0]);
+    assert_eq!(line.recent, by_outcome([1, 0, 1, 0]));
     let (success, error) = (line.last_success_at.expect("one"), line.last_error_at.expect("one"));
     assert!(now <= error && error <= success && success <= hand.now().await.expect("now"));
 }
@@ -71,16 +74,16 @@ pub async fn every_state_is_listed<F: Fixture>() {
     let held = hand.take(3).await;
     hand.fail(&held[..1]).await;
     hand.deliver(&held[1..2]).await;
-    for state in [ListState::Dead, ListState::Delivered, ListState::Leased, ListState::Pending] {
+    for state in [DeliveryState::Dead, DeliveryState::Delivered, DeliveryState::Leased, DeliveryState::Pending] {
         for sink in [None, Some("default".to_owned())] {
-            let found = hand.list(&ListFilter { sink, ..filter(Some(state), None, 10) }).await.expect("list").items;
+            let found = hand.list(&ListFilter { sink, ..filter(Some(state)) }, &TEN).await.expect("list").items;
             let lines: Vec<_> = found.iter().map(|line| (line.topic.as_str(), line.state.as_str())).collect();
             assert_eq!(lines, [(state.as_str(), state.as_str())]);
         }
-        let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..filter(Some(state), None, 10) };
-        assert_eq!(hand.list(&elsewhere).await.expect("list").items, []);
+        let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..filter(Some(state)) };
+        assert_eq!(hand.list(&elsewhere, &TEN).await.expect("list").items, []);
     }
-    let all = hand.list(&filter(None, None, 10)).await.expect("list").items;
+    let all = hand.list(&filter(None), &TEN).await.expect("list").items;
     assert_eq!(topics_of(&all), ["pending", "leased", "delivered", "dead"], "newest first");
     assert_eq!(all.iter().map(|line| line.attempt_no).collect::<Vec<_>>(), [Some(0), Some(1), None, Some(1)]);
 }
@@ -93,19 +96,20 @@ pub async fn a_page_ends_between_two_messages<F: Fixture>() {
     }
     let mut put = hand.put_plain(3).await;
     put.reverse();
-    let lines = async |state, before| -> Vec<(Uuid, String)> {
-        let page = hand.list(&filter(state, before, 3)).await.expect("list").items;
+    let lines = async |state, before: Option<Uuid>| -> Vec<(Uuid, String)> {
+        let three = PageRequest { after: before.map(Cursor::from), limit: 3 };
+        let page = hand.list(&filter(state), &three).await.expect("list").items;
         page.into_iter().map(|line| (line.message_id, line.sink.expect("not delivered"))).collect()
     };
     let of = |id: Uuid| [(id, "a".to_owned()), (id, "b".to_owned())];
-    for state in [None, Some(ListState::Pending)] {
+    for state in [None, Some(DeliveryState::Pending)] {
         assert_eq!(lines(state, None).await, [of(put[0]), of(put[1])].concat());
         assert_eq!(lines(state, Some(put[1])).await, of(put[2]));
     }
     for sink in ["a", "b"] {
         hand.fail(&hand.take_from(sink, 10).await).await;
     }
-    for state in [None, Some(ListState::Dead)] {
+    for state in [None, Some(DeliveryState::Dead)] {
         assert_eq!(lines(state, None).await, [of(put[0]), of(put[1])].concat());
         assert_eq!(lines(state, Some(put[1])).await, of(put[2]));
     }
@@ -116,15 +120,15 @@ pub async fn a_list_is_filtered<F: Fixture>() {
     let (_outbox, hand) = F::one_hand().await;
     let tenant = Uuid::from_u128(7);
     hand.put_all(&[message("plain"), message("tenant").tenant(tenant), message("lane").lane("a")]).await;
-    for state in [None, Some(ListState::Pending)] {
-        let all = filter(state, None, 10);
+    for state in [None, Some(DeliveryState::Pending)] {
+        let all = filter(state);
         let narrowed = [
             (ListFilter { topic: Some("plain".to_owned()), ..all.clone() }, "plain"),
             (ListFilter { tenant_id: Some(tenant), ..all.clone() }, "tenant"),
             (ListFilter { lane: Some("a".to_owned()), ..all.clone() }, "lane"),
         ];
         for (filter, topic) in narrowed {
-            assert_eq!(topics_of(&hand.list(&filter).await.expect("list").items), [topic]);
+            assert_eq!(topics_of(&hand.list(&filter, &TEN).await.expect("list").items), [topic]);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::{Action, Listener};
+use postrider::Listener;
+use postrider::operate::Action;
 
 use super::Fixture;
 use super::hand::{Hand, message, token};
@@ -66,7 +67,9 @@ pub async fn an_empty_claim_is_no_news<F: Fixture>() {
     for hand in [&hand, &other] {
         assert_eq!(hand.take(10).await.len(), 0);
         hand.status().await.expect("status");
-        hand.list(&postrider::ListFilter { limit: 10, ..postrider::ListFilter::default() }).await.expect("list");
+        hand.list(&postrider::inspect::ListFilter::default(), &postrider::inspect::PageRequest::first(10))
+            .await
+            .expect("list");
     }
     let silence = tokio::time::timeout(SILENCE, listener.news()).await;
     assert!(silence.is_err(), "nothing happened, and yet there is news");

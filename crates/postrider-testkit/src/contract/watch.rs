@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use postrider::{
-    Explanation, LaneFilter, LaneState, ListFilter, ListState, MAX_LOOKED_AT, Message, RelayReport, Route, Sample,
-    SinkReport,
+use postrider::explain::Explanation;
+use postrider::explain::{ReasonCode, Remedy};
+use postrider::inspect::{
+    DeliveryState, LaneFilter, LaneState, ListFilter, MAX_LOOKED_AT, PageRequest, RelayReport, Sample, SinkReport,
 };
+use postrider::{Message, Route};
 use uuid::Uuid;
 
 use super::Fixture;
-use super::hand::{Hand, message};
+use super::hand::{Hand, by_outcome, message};
 
 /// Longer than any sample ends before it is taken.
 const LAG: Duration = Duration::from_secs(2);
@@ -19,12 +21,18 @@ const BETWEEN_SAMPLES: Duration = Duration::from_secs(9);
 /// Reports of a relay in a hurry: it is soon missed.
 const HURRY: Duration = Duration::from_millis(20);
 
+const HUNDRED: PageRequest = PageRequest { after: None, limit: 100 };
+
 fn any() -> ListFilter {
-    ListFilter { limit: 100, ..ListFilter::default() }
+    ListFilter::default()
 }
 
-async fn found(hand: &Hand, filter: &ListFilter) -> Vec<Uuid> {
-    hand.list(filter).await.expect("list").items.iter().map(|line| line.message_id).collect()
+fn before(id: Uuid) -> PageRequest {
+    PageRequest { after: Some(id.into()), ..HUNDRED }
+}
+
+async fn found(hand: &Hand, filter: &ListFilter, page: &PageRequest) -> Vec<Uuid> {
+    hand.list(filter, page).await.expect("list").items.iter().map(|line| line.message_id).collect()
 }
 
 /// A namespace and a time narrow a list, in every state.
@@ -39,19 +47,18 @@ pub async fn a_list_is_narrowed_by_namespace_and_time<F: Fixture>() {
         if state == "dead" {
             hand.fail(&hand.take(10).await).await;
         }
-        let wanted = if state == "dead" { ListState::Dead } else { ListState::Pending };
-        for state in [None, Some(wanted), Some(ListState::Delivered)] {
+        let wanted = if state == "dead" { DeliveryState::Dead } else { DeliveryState::Pending };
+        for state in [None, Some(wanted), Some(DeliveryState::Delivered)] {
             let all = ListFilter { state, ..any() };
-            let here = |ids: &[Uuid]| if state == Some(ListState::Delivered) { Vec::new() } else { ids.to_vec() };
+            let here = |ids: &[Uuid]| if state == Some(DeliveryState::Delivered) { Vec::new() } else { ids.to_vec() };
             let namespace = ListFilter { namespace: Some("n".to_owned()), ..all.clone() };
-            assert_eq!(found(&hand, &namespace).await, here(&[old]), "{state:?}");
+            assert_eq!(found(&hand, &namespace, &HUNDRED).await, here(&[old]), "{state:?}");
             let from = ListFilter { from: Some(between), ..all.clone() };
-            assert_eq!(found(&hand, &from).await, here(&[new]), "{state:?}");
+            assert_eq!(found(&hand, &from, &HUNDRED).await, here(&[new]), "{state:?}");
             let to = ListFilter { to: Some(between), ..all.clone() };
-            assert_eq!(found(&hand, &to).await, here(&[old]), "{state:?}");
-            let before = ListFilter { to: Some(between), before: Some(new), ..all.clone() };
-            assert_eq!(found(&hand, &before).await, here(&[old]), "the nearer bound counts");
-            assert_eq!(found(&hand, &ListFilter { before: Some(old), ..all }).await, here(&[]));
+            assert_eq!(found(&hand, &to, &HUNDRED).await, here(&[old]), "{state:?}");
+            assert_eq!(found(&hand, &to, &before(new)).await, here(&[old]), "the nearer bound counts");
+            assert_eq!(found(&hand, &all, &before(old)).await, here(&[]));
         }
     }
 }
@@ -76,22 +83,24 @@ pub async fn what_was_given_up_is_listed_so<F: Fixture>() {
     let discarded = hand.discard(&[given_up, half], None).await.expect("discard");
     assert_eq!(discarded, 2);
     let standing = async |filter: ListFilter| {
-        let page = hand.list(&filter).await.expect("list");
+        let page = hand.list(&filter, &HUNDRED).await.expect("list");
         page.items.into_iter().map(|line| (line.message_id, line.state, line.sink)).collect::<Vec<_>>()
     };
-    let line = |id: Uuid, state: &str| (id, state.to_owned(), None);
+    let line = |id: Uuid, state: &str| (id, state.parse::<DeliveryState>().expect("a state"), None);
     let ended = [line(after_all, "delivered"), line(half, "discarded"), line(given_up, "discarded")];
     assert_eq!(standing(any()).await, [&ended[..], &[line(well, "delivered")]].concat());
     let by_state = |state| ListFilter { state: Some(state), ..any() };
-    assert_eq!(standing(by_state(ListState::Discarded)).await, ended[1..]);
-    assert_eq!(standing(by_state(ListState::Delivered)).await, [line(after_all, "delivered"), line(well, "delivered")]);
+    assert_eq!(standing(by_state(DeliveryState::Discarded)).await, ended[1..]);
+    assert_eq!(
+        standing(by_state(DeliveryState::Delivered)).await,
+        [line(after_all, "delivered"), line(well, "delivered")]
+    );
     let by_sink = |sink: &str| ListFilter { sink: Some(sink.to_owned()), ..any() };
     assert_eq!(standing(by_sink("one")).await, [line(half, "delivered")], "it went well for this one");
     assert_eq!(standing(by_sink("two")).await, [line(half, "discarded")]);
     assert_eq!(standing(by_sink("three")).await, []);
     let entries = hand.entries(&[well, given_up, half, Uuid::nil()]).await.expect("entries");
-    let told: Vec<_> =
-        entries.iter().map(|entry| (entry.message_id, entry.state.clone(), entry.sink.clone())).collect();
+    let told: Vec<_> = entries.iter().map(|entry| (entry.message_id, entry.state, entry.sink.clone())).collect();
     assert_eq!(told, [line(well, "delivered"), line(given_up, "discarded"), line(half, "discarded")]);
     assert_eq!(entries[1].error_code.as_deref(), Some("REFUSED"), "and why is still told");
     assert_eq!((entries[0].attempt_count, entries[2].attempt_count), (1, 2));
@@ -106,7 +115,7 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
             (0..postrider::MAX_BATCH_MESSAGES.min(MAX_LOOKED_AT as usize)).map(|_| message("t")).collect();
         hand.put_all(&many).await;
     }
-    for state in [None, Some(ListState::Pending)] {
+    for state in [None, Some(DeliveryState::Pending)] {
         for by_topic in [true, false] {
             let mut filter = ListFilter { state, ..any() };
             if by_topic {
@@ -114,12 +123,12 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
             } else {
                 filter.namespace = Some("n".to_owned());
             }
-            let mut pages = 0;
+            let (mut pages, mut request) = (0, HUNDRED);
             loop {
-                let page = hand.list(&filter).await.expect("list");
+                let page = hand.list(&filter, &request).await.expect("list");
                 pages += 1;
                 match page.next {
-                    Some(next) if page.items.is_empty() => filter.before = Some(next),
+                    Some(next) if page.items.is_empty() => request.after = Some(next),
                     next => {
                         let lines: Vec<_> = page.items.iter().map(|line| line.message_id).collect();
                         assert_eq!((lines, next), (vec![rare], None));
@@ -130,8 +139,12 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
             assert_eq!(pages, 3, "{state:?}: two bounded looks, and the rest");
         }
     }
-    let full = hand.list(&ListFilter { limit: 2, ..any() }).await.expect("list");
-    assert_eq!((full.items.len(), full.next), (2, Some(full.items[1].message_id)), "a full page has its last as next");
+    let full = hand.list(&any(), &PageRequest::first(2)).await.expect("list");
+    assert_eq!(
+        (full.items.len(), full.next),
+        (2, Some(full.items[1].message_id.into())),
+        "a full page has its last as next"
+    );
 }
 
 /// An id is found by its end, wherever its message stands, and however many messages came after one that is undelivered.
@@ -144,24 +157,23 @@ pub async fn a_message_is_found_by_the_end_of_its_id<F: Fixture>() {
     hand.deliver(&held[2..]).await;
     let by_tail = |id: Uuid, digits: usize| {
         let text = id.simple().to_string();
-        ListFilter { id_tail: Some(text[text.len() - digits..].parse().expect("digits")), ..any() }
+        ListFilter { id: Some(text[text.len() - digits..].parse().expect("digits")), ..any() }
     };
     for (id, state) in [(waiting, "pending"), (dead, "dead"), (sent, "delivered")] {
         for digits in [12, 32] {
-            let page = hand.list(&by_tail(id, digits)).await.expect("list");
+            let page = hand.list(&by_tail(id, digits), &HUNDRED).await.expect("list");
             let found: Vec<_> = page.items.iter().map(|line| (line.message_id, line.state.as_str())).collect();
             assert_eq!((found, page.next), (vec![(id, state)], None), "{digits} digits");
         }
     }
     let elsewhere = ListFilter { sink: Some("elsewhere".to_owned()), ..by_tail(waiting, 12) };
-    assert_eq!(hand.list(&elsewhere).await.expect("list").items, [], "the other filters still count");
-    let dead_only = |id| ListFilter { state: Some(ListState::Dead), ..by_tail(id, 12) };
-    assert_eq!(hand.list(&dead_only(waiting)).await.expect("list").items, []);
-    assert_eq!(hand.list(&dead_only(dead)).await.expect("list").items.len(), 1);
-    let earlier = ListFilter { before: Some(waiting), ..by_tail(waiting, 12) };
-    assert_eq!(hand.list(&earlier).await.expect("list").items, []);
-    let unknown = ListFilter { id_tail: Some("0000000000000000".parse().expect("digits")), ..any() };
-    assert_eq!(hand.list(&unknown).await.expect("list").items, []);
+    assert_eq!(hand.list(&elsewhere, &HUNDRED).await.expect("list").items, [], "the other filters still count");
+    let dead_only = |id| ListFilter { state: Some(DeliveryState::Dead), ..by_tail(id, 12) };
+    assert_eq!(hand.list(&dead_only(waiting), &HUNDRED).await.expect("list").items, []);
+    assert_eq!(hand.list(&dead_only(dead), &HUNDRED).await.expect("list").items.len(), 1);
+    assert_eq!(hand.list(&by_tail(waiting, 12), &before(waiting)).await.expect("list").items, []);
+    let unknown = ListFilter { id: Some("0000000000000000".parse().expect("digits")), ..any() };
+    assert_eq!(hand.list(&unknown, &HUNDRED).await.expect("list").items, []);
 }
 
 /// A dedupe key is found with its namespace and topic, with one of them, and without; what came later does not hide it.
@@ -181,7 +193,7 @@ pub async fn a_message_is_found_by_its_dedupe_key<F: Fixture>() {
             dedupe_key: Some(key.to_owned()),
             ..any()
         };
-        let page = hand.list(&filter).await.expect("list");
+        let page = hand.list(&filter, &HUNDRED).await.expect("list");
         assert_eq!(page.next, None);
         page.items.into_iter().map(|line| line.message_id).collect::<Vec<_>>()
     };
@@ -206,7 +218,7 @@ pub async fn a_topic_is_matched_as_in_a_route<F: Fixture>() {
     for topic in ["order.placed", "order.paid", "ordered", "Order.placed", "100%_[x]?\\"] {
         hand.put(message(topic)).await;
     }
-    for state in [None, Some(ListState::Pending)] {
+    for state in [None, Some(DeliveryState::Pending)] {
         for (pattern, topics) in [
             ("order.*", &["order.paid", "order.placed"][..]),
             ("order*", &["ordered", "order.paid", "order.placed"]),
@@ -221,7 +233,7 @@ pub async fn a_topic_is_matched_as_in_a_route<F: Fixture>() {
             ("100%_[x]?\\", &["100%_[x]?\\"]),
         ] {
             let filter = ListFilter { state, topic: Some(pattern.to_owned()), ..any() };
-            let page = hand.list(&filter).await.expect("list");
+            let page = hand.list(&filter, &HUNDRED).await.expect("list");
             let found: Vec<&str> = page.items.iter().map(|line| line.topic.as_str()).collect();
             assert_eq!(found, topics, "{pattern}");
         }
@@ -240,8 +252,8 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
     assert_eq!(hand.take(10).await.len(), 2);
     hand.put_lane("deep", 7).await;
     hand.put(message("t").lane("later").delay(Duration::from_hours(1))).await;
-    let all = LaneFilter { limit: 10, ..LaneFilter::default() };
-    let lanes = hand.lanes(&all).await.expect("lanes");
+    let all = LaneFilter::default();
+    let lanes = hand.lanes(&all, 10).await.expect("lanes");
     let shown: Vec<_> = lanes
         .iter()
         .map(|lane| {
@@ -263,14 +275,14 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
     assert_eq!(lanes[0].head_error_message.as_deref(), Some("no"));
     let head = hand.show(lanes[2].head_message_id).await.expect("show").expect("the head is there");
     assert_eq!((head.lane.as_deref(), head.sequence_id), (Some("deep"), Some(1)));
-    let names = async |filter: LaneFilter| {
-        let lanes = hand.lanes(&filter).await.expect("lanes");
+    let names = async |filter: LaneFilter, limit| {
+        let lanes = hand.lanes(&filter, limit).await.expect("lanes");
         lanes.into_iter().map(|lane| lane.lane).collect::<Vec<_>>()
     };
-    assert_eq!(names(LaneFilter { state: Some(LaneState::Waiting), ..all.clone() }).await, ["failed", "later"]);
-    assert_eq!(names(LaneFilter { lane: Some("held".to_owned()), ..all.clone() }).await, ["held"]);
-    assert_eq!(names(LaneFilter { limit: 2, ..all.clone() }).await, ["parked", "failed"]);
-    assert_eq!(names(LaneFilter { sink: Some("elsewhere".to_owned()), ..all }).await, [""; 0]);
+    assert_eq!(names(LaneFilter { state: Some(LaneState::Waiting), ..all.clone() }, 10).await, ["failed", "later"]);
+    assert_eq!(names(LaneFilter { lane: Some("held".to_owned()), ..all.clone() }, 10).await, ["held"]);
+    assert_eq!(names(all.clone(), 2).await, ["parked", "failed"]);
+    assert_eq!(names(LaneFilter { sink: Some("elsewhere".to_owned()), ..all }, 10).await, [""; 0]);
 }
 
 /// Proves P16: what waits behind a parked or a waiting lane head is pending and not due; behind a leased one it is due.
@@ -320,18 +332,18 @@ pub async fn a_sample_counts_the_interval<F: Fixture>() {
     let samples = samples(&hand).await;
     let [sample] = of(&samples, "default")[..] else { panic!("one row for a sink: {samples:?}") };
     assert_eq!((sample.pending, sample.due, sample.leased, sample.expired, sample.dead), (2, 1, 0, 0, 1));
-    assert_eq!(sample.attempts, [2, 1, 1, 0]);
+    assert_eq!(sample.attempts, by_outcome([2, 1, 1, 0]));
     let (p50, p99) = (sample.latency_p50_ms.expect("some"), sample.latency_p99_ms.expect("some"));
     assert!(0.0 <= p50 && p50 <= p99 && p99 < 60_000.0, "{p50} {p99}");
     assert!(done <= sample.at && sample.at <= hand.now().await.expect("now") && sample.seconds > 0.0);
     let [idle] = of(&samples, "idle")[..] else { panic!("an idle sink has its row: {samples:?}") };
-    assert_eq!((idle.at, idle.pending, idle.attempts, idle.latency_p50_ms), (sample.at, 0, [0; 4], None));
+    assert_eq!((idle.at, idle.pending, idle.attempts, idle.latency_p50_ms), (sample.at, 0, by_outcome([0; 4]), None));
     // What was counted in a sample is not counted again, and what comes after it is added.
     let after = hand.status_of("default").await;
-    assert_eq!((before.recent, after.recent), ([2, 1, 1, 0], [2, 1, 1, 0]));
+    assert_eq!((before.recent, after.recent), (by_outcome([2, 1, 1, 0]), by_outcome([2, 1, 1, 0])));
     assert_eq!((before.last_success_at, before.last_error_at), (after.last_success_at, after.last_error_at));
     hand.deliver(&hand.take(1).await).await;
-    assert_eq!(hand.status_of("default").await.recent, [3, 1, 1, 0]);
+    assert_eq!(hand.status_of("default").await.recent, by_outcome([3, 1, 1, 0]));
 }
 
 /// Any number of relays measure; one does it, and not before it is time.
@@ -415,7 +427,7 @@ async fn explained(hand: &Hand, message_id: Uuid) -> Vec<&'static str> {
     for reason in &told.deliveries {
         assert!(!reason.why.is_empty() && reason.sink == "default", "{reason:?}");
     }
-    told.deliveries.iter().map(|reason| reason.code).collect()
+    told.deliveries.iter().map(|reason| reason.code.as_str()).collect()
 }
 
 /// Why a message without a lane is where it is, from its first moment to its end.
@@ -445,7 +457,7 @@ pub async fn a_message_is_explained<F: Fixture>() {
     assert_eq!(explained(&hand, id).await, ["RETRY_LATER"]);
     let told = hand.explain(id).await.expect("explain").expect("it is there").deliveries.remove(0);
     assert!(told.why.contains("attempt 2 of 3") && told.why.ends_with("; 1 attempt is left"), "{told:?}");
-    assert!(told.advice.contains(&format!("postrider retry-now {id}")), "{told:?}");
+    assert_eq!(told.remedy, Remedy::RetryNow, "{told:?}");
     let shown = hand.show(id).await.expect("show").expect("it is there").deliveries.remove(0);
     assert_eq!((shown.attempt_count, shown.max_attempts), (2, Some(3)));
     let later = hand.put(message("t").delay(Duration::from_hours(1))).await.message_id;
@@ -471,8 +483,8 @@ pub async fn a_lane_is_explained<F: Fixture>() {
     hand.retry(&hand.take(1).await, Duration::ZERO).await;
     hand.fail(&hand.take(1).await).await;
     let told = hand.explain(ids[1]).await.expect("explain").expect("it is there").deliveries.remove(0);
-    assert_eq!((told.code, told.behind), ("LANE_PARKED", Some(ids[0])));
-    assert!(told.why.contains("REFUSED: no") && told.advice.contains(&ids[0].to_string()), "{told:?}");
+    assert_eq!((told.code, told.behind), (ReasonCode::LaneParked, Some(ids[0])));
+    assert!(told.why.contains("REFUSED: no") && told.remedy == Remedy::RedriveHead, "{told:?}");
     assert_eq!(explained(&hand, ids[0]).await, ["DEAD"]);
     hand.discard(&ids[..1], None).await.expect("discard");
     assert_eq!(explained(&hand, ids[1]).await, ["DUE"], "the lane goes on");

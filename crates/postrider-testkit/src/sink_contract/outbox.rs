@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Inspect as _, Message, Queue as _, SinkStatus, SqliteStore, Store};
+use postrider::inspect::SinkStatus;
+use postrider::{Inspect as _, Message, Queue as _, SqliteStore, Store};
 use postrider_relay::{Backoff, BreakerOptions, Counts, Relay, RelayOptions, RetryOptions, Sink, SinkOptions};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -62,7 +63,7 @@ impl Outbox {
 
     /// Waits until an attempt has failed in a way that may be retried.
     pub(super) async fn until_a_failure(&self) {
-        self.until("an attempt fails", |sink| sink.recent[1] > 0).await;
+        self.until("an attempt fails", |sink| sink.recent.retryable > 0).await;
     }
 
     async fn until(&self, what: &str, reached: impl Fn(&SinkStatus) -> bool) {

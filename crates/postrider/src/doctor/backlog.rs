@@ -1,9 +1,10 @@
 //! What waits, whatever the store: dead letters, parked lanes, leases that ended, what is late, sinks that no relay serves
 //! or that keep failing, and relays that stopped reporting. Asks the store; changes nothing.
 
-use crate::doctor::{Finding, Level, Limits, counted, words};
+use crate::doctor::{Finding, Level, Limits};
 use crate::inspect::{FutureTimes, RelayRecord, SinkService, SinkState, SinkStatus};
 use crate::store::Store;
+use crate::text::{counted, seconds, short_span};
 
 /// A sink whose attempts all fail is told from this many on: one message that is retried says little.
 const FAILING_FROM: i64 = 5;
@@ -34,21 +35,15 @@ pub async fn backlog(store: &dyn Store, limits: &Limits) -> Vec<Finding> {
 
 fn future(found: &FutureTimes) -> Finding {
     let named = [(found.leases, "lease"), (found.reports, "relay report"), (found.samples, "sample")];
-    let told: Vec<String> = named
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, one)| counted(i64::try_from(*count).unwrap_or(i64::MAX), one))
-        .collect();
+    let told: Vec<String> =
+        named.iter().filter(|(count, _)| *count > 0).map(|(count, one)| counted(*count, one)).collect();
     if told.is_empty() {
         return Finding::ok("future_times", "no lease, report or sample is from the future");
     }
     let seen = format!("from the future of the store's clock: {}", told.join(", "));
     let why = "the clock was ahead or was set back: leases are held, and nothing is due, until that time has come";
     let level = if found.leases > 0 { Level::Bad } else { Level::Warning };
-    Finding::new("future_times", level, seen, why).fix(
-        "keep the clock steady (NTP that slews, no steps); postrider unclaim-stuck --older-than 0s frees every lease, \
-         postrider retry-now --all makes what waits due",
-    )
+    Finding::new("future_times", level, seen, why).fix("keep the clock steady (NTP that slews, no steps)")
 }
 
 /// Names of the sinks for which something is more than zero, and the sum.
@@ -65,7 +60,6 @@ fn dead(sinks: &[SinkStatus]) -> Finding {
     let seen = format!("{} ({names})", counted(count, "dead letter"));
     let why = "they wait for a person, and each keeps its partition from being pruned";
     Finding::new("dead_letters", Level::Warning, seen, why)
-        .fix("postrider dlq groups; then postrider dlq redrive or postrider dlq discard")
 }
 
 fn parked(sinks: &[SinkStatus]) -> Finding {
@@ -75,7 +69,6 @@ fn parked(sinks: &[SinkStatus]) -> Finding {
     }
     let seen = format!("{} parked ({names})", counted(count, "lane"));
     Finding::new("parked_lanes", Level::Warning, seen, "nothing behind a dead lane head is delivered")
-        .fix("postrider lanes --state parked; then redrive or discard the head, or postrider lanes skip SINK LANE")
 }
 
 fn expired(sinks: &[SinkStatus]) -> Finding {
@@ -86,7 +79,6 @@ fn expired(sinks: &[SinkStatus]) -> Finding {
     let seen = format!("{} under a lease that ran out ({names})", counted(count, "message"));
     let why = "their relay is gone, and no other has claimed or repaired them";
     Finding::new("stuck_leases", Level::Warning, seen, why)
-        .fix("start a relay (postrider run), or postrider unclaim-stuck")
 }
 
 fn late(sinks: &[SinkStatus], limits: &Limits) -> Finding {
@@ -95,13 +87,15 @@ fn late(sinks: &[SinkStatus], limits: &Limits) -> Finding {
         working.iter().max_by(|one, other| one.oldest_due_age_seconds.total_cmp(&other.oldest_due_age_seconds));
     match oldest {
         Some(sink) if sink.oldest_due_age_seconds > limits.late.as_secs_f64() => {
-            let seen =
-                format!("sink {}: the oldest has been due for {}", sink.sink, words(sink.oldest_due_age_seconds));
+            let seen = format!(
+                "sink {}: the oldest has been due for {}",
+                sink.sink,
+                short_span(seconds(sink.oldest_due_age_seconds))
+            );
             let why = "nobody delivers this sink, its destination is down, or relays are too slow";
             Finding::new("late", Level::Warning, seen, why)
-                .fix("postrider explain ID, with an ID of postrider list --state pending")
         }
-        _ => Finding::ok("late", format!("nothing has been due for longer than {}", words(limits.late.as_secs_f64()))),
+        _ => Finding::ok("late", format!("nothing has been due for longer than {}", short_span(limits.late))),
     }
 }
 
@@ -110,7 +104,6 @@ fn paused(sinks: &[SinkStatus]) -> Option<Finding> {
     let seen = format!("paused: {}", names.join(", "));
     (!names.is_empty()).then(|| {
         Finding::new("paused", Level::Note, seen, "the messages of a paused sink wait until somebody resumes it")
-            .fix("postrider sinks resume NAME")
     })
 }
 
@@ -126,13 +119,12 @@ fn unserved(sinks: &[SinkStatus], relays: &[RelayRecord]) -> Vec<Finding> {
         .iter()
         .filter(waits)
         .map(|sink| {
-            let seen =
-                format!("sink {}: {} pending, {} due", sink.sink, counted(sink.pending, "message"), sink.due);
+            let seen = format!("sink {}: {} pending, {} due", sink.sink, counted(sink.pending, "message"), sink.due);
             let why = "no relay that is alive has a sink of this name, so nothing is delivered to it";
             // A worker in SQL reports nothing: what it delivered lately tells that somebody serves the sink.
-            let level = if sink.recent[0] == 0 { Level::Bad } else { Level::Note };
+            let level = if sink.recent.dispatched == 0 { Level::Bad } else { Level::Note };
             Finding::new("unserved", level, seen, why).fix(format!(
-                "add [sinks.{}] to the configuration of a relay and start it again; or correct the route: postrider routes",
+                "add [sinks.{}] to the configuration of a relay and start it again; or correct the route",
                 sink.sink
             ))
         })
@@ -161,28 +153,28 @@ fn breaker(sink: &SinkStatus, service: &SinkService) -> Option<Finding> {
     } else {
         (Level::Warning, "the destination keeps failing for these relays; the others still deliver")
     };
-    let relays = i64::try_from(service.relays).unwrap_or(i64::MAX);
     let error = service.last_error.as_ref().map(|error| format!("; the last error: {error}")).unwrap_or_default();
     let seen = format!(
         "sink {}: the breaker is open at {not_closed} of {}, {} pending{error}",
         sink.sink,
-        counted(relays, "relay"),
+        counted(service.relays, "relay"),
         counted(sink.pending, "message")
     );
-    Some(Finding::new("breakers", level, seen, why).fix(
-        "repair the destination, or its address in the configuration; postrider check tries it; delivery then goes on by \
-         itself",
-    ))
+    let fix = "repair the destination, or its address in the configuration; delivery then goes on by itself";
+    Some(Finding::new("breakers", level, seen, why).fix(fix))
 }
 
 /// Sinks that were tried lately and took nothing.
 fn failing(sinks: &[SinkStatus]) -> Finding {
-    let failures = |sink: &SinkStatus| sink.recent[1..].iter().sum::<i64>();
-    let found = sinks.iter().filter(|sink| sink.recent[0] == 0 && failures(sink) >= FAILING_FROM);
+    let found = sinks.iter().filter(|sink| sink.recent.dispatched == 0 && sink.recent.failures() >= FAILING_FROM);
     let told: Vec<String> = found
         .map(|sink| {
-            let window = words(sink.recent_seconds);
-            format!("sink {}: all {} of the last {window} failed", sink.sink, counted(failures(sink), "attempt"))
+            let window = short_span(seconds(sink.recent_seconds));
+            format!(
+                "sink {}: all {} of the last {window} failed",
+                sink.sink,
+                counted(sink.recent.failures(), "attempt")
+            )
         })
         .collect();
     if told.is_empty() {
@@ -190,13 +182,12 @@ fn failing(sinks: &[SinkStatus]) -> Finding {
     }
     let why = "each message is retried until its attempts are used up, and is a dead letter then";
     Finding::new("failing", Level::Warning, told.join("; "), why)
-        .fix("postrider explain ID, with an ID of postrider list --state pending, tells the error")
 }
 
 fn relays_of(relays: &[RelayRecord], due: i64) -> Finding {
     let silent: Vec<&str> =
         relays.iter().filter(|relay| relay.silent).map(|relay| relay.report.worker_id.as_str()).collect();
-    let alive = i64::try_from(relays.len() - silent.len()).unwrap_or(0);
+    let alive = relays.len() - silent.len();
     if !silent.is_empty() {
         let seen = format!("stopped reporting without a word: {}", silent.join(", "));
         let why = "it crashed, hangs, or cannot reach the database; what it holds comes back when its leases end";
@@ -204,11 +195,10 @@ fn relays_of(relays: &[RelayRecord], due: i64) -> Finding {
             .fix("look at its log and its host, and start it again");
     }
     match (alive, due) {
-        (0, 0) => Finding::new("relays", Level::Note, "no relay reports", "nothing is delivered until one runs")
-            .fix("postrider run"),
+        (0, 0) => Finding::new("relays", Level::Note, "no relay reports", "nothing is delivered until one runs"),
         (0, due) => {
             let seen = format!("no relay reports, and {} due", counted(due, "message"));
-            Finding::new("relays", Level::Warning, seen, "nothing is delivered until one runs").fix("postrider run")
+            Finding::new("relays", Level::Warning, seen, "nothing is delivered until one runs")
         }
         (alive, _) => Finding::ok("relays", format!("{} alive", counted(alive, "relay"))),
     }

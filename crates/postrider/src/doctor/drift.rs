@@ -11,8 +11,6 @@ use crate::migrate;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
 
-const UP: &str = "postrider migrate up";
-
 /// What differs, and whether the tables are those this build knows.
 pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
     let looked = async {
@@ -26,8 +24,9 @@ pub(super) async fn schema(store: &PostgresStore) -> (Vec<Finding>, bool) {
                 ) =>
             {
                 let why = "this build refuses to work on it";
-                let fix = if error.kind() == ErrorKind::SchemaTooNew { "use the postrider that made it" } else { UP };
-                return Ok((vec![Finding::new("schema", Level::Bad, error.in_short(), why).fix(fix)], false));
+                let found = Finding::new("schema", Level::Bad, error.in_short(), why);
+                let too_new = error.kind() == ErrorKind::SchemaTooNew;
+                return Ok((vec![if too_new { found.fix("use the build that made it") } else { found }], false));
             }
             Err(error) => return Err(error),
         }
@@ -58,7 +57,7 @@ async fn functions(store: &PostgresStore) -> Result<Finding, Error> {
     Ok(match migrate::status(&*connection, store.schema()).await {
         Ok(status) if !status.functions_current => {
             let why = "functions, views or rights may be another build's, with its mistakes";
-            Finding::new("functions", Level::Bad, "functions and views were installed by another build", why).fix(UP)
+            Finding::new("functions", Level::Bad, "functions and views were installed by another build", why)
         }
         // Who may not read the settings has compared the bodies, which is what counts.
         Ok(_) | Err(_) => finding,
@@ -78,7 +77,7 @@ fn compare(script: &str, schema: &str, found: &BTreeMap<String, Vec<String>>) ->
     let strange: Vec<&str> = found.keys().map(String::as_str).filter(|name| !ours(name)).collect();
     let why = "what it does is not what this build was tested with";
     // migrate up leaves functions alone whose hash it knows.
-    let fix = format!("update {schema}.setting set functions_hash = null; then {UP}");
+    let fix = format!("update {schema}.setting set functions_hash = null");
     if !altered.is_empty() {
         let seen = format!("altered by hand: {}", altered.join(", "));
         return Finding::new("functions", Level::Bad, seen, why).fix(fix);

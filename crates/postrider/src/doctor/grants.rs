@@ -55,7 +55,7 @@ fn judge(groups: &[Group], missing: &[String], member: &[String]) -> Vec<Finding
         if !lacking.is_empty() {
             let seen = format!("a member of {role} may not call {}", lacking.join(", "));
             let why = "it fails in the middle of its work";
-            findings.push(Finding::new("grants", Level::Bad, seen, why).fix("postrider migrate roles"));
+            findings.push(Finding::new("grants", Level::Bad, seen, why));
         }
     }
     let can: Vec<&str> = groups.iter().filter(|group| lacks(group).is_empty()).map(|group| group.work).collect();
@@ -63,7 +63,7 @@ fn judge(groups: &[Group], missing: &[String], member: &[String]) -> Vec<Finding
         let why = "it can neither enqueue nor receive, run relays or operate";
         findings.push(
             Finding::new("grants", Level::Bad, "this role may do no work as a whole", why)
-                .fix("postrider migrate roles; then grant outbox_relay (or another of them) to this role"),
+                .fix("grant outbox_relay (or another of the group roles) to this role"),
         );
     }
     if findings.is_empty() {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use tokio_postgres::{GenericClient, Row};
 
-use crate::doctor::{Finding, Level, Limits, counted, words};
+use crate::doctor::{Finding, Level, Limits};
 use crate::error::Error;
 use crate::schema::Schema;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
+use crate::text::{counted, seconds, short_span};
 
 const SQL: &str = sql!("doctor", "locks");
 /// Sessions that are named: the first ones are those to look at.
@@ -50,7 +51,7 @@ impl Holder {
         let application = if self.application.is_empty() { String::new() } else { format!(" ({})", self.application) };
         let age = self.age_seconds.map_or_else(
             || ", in a transaction of unknown age".to_owned(),
-            |age| format!(", in a transaction for {}", words(age)),
+            |age| format!(", in a transaction for {}", short_span(seconds(age))),
         );
         let named = self.tables.iter().take(MAX_TABLES).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = match self.tables.len().saturating_sub(MAX_TABLES) {
@@ -73,7 +74,7 @@ pub(super) async fn locks(store: &PostgresStore, limits: &Limits) -> Result<Vec<
     let connection = store.connection().await?;
     let found = ask(&*connection, store.schema(), LONG_WAIT, limits.old_lock).await?;
     if found.is_empty() {
-        let limit = words(limits.old_lock.as_secs_f64());
+        let limit = short_span(limits.old_lock);
         return Ok(vec![Finding::ok("locks", format!("nobody has held a lock on the outbox for longer than {limit}"))]);
     }
     Ok(found.iter().map(judge).collect())
@@ -88,7 +89,7 @@ fn judge(holder: &Holder) -> Finding {
             format!(
                 "; {} {verb} for it, for up to {}",
                 counted(holder.blocked, "session"),
-                words(holder.blocked_seconds)
+                short_span(seconds(holder.blocked_seconds))
             ),
         )
     } else {

@@ -7,12 +7,13 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::doctor::{Finding, Level, Limits, backlog, counted, drift, grants, locks, server, words};
+use crate::doctor::{Finding, Level, Limits, backlog, drift, grants, locks, server};
 use crate::error::Error;
 use crate::inspect::enqueued_at;
 use crate::store::Queue as _;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
+use crate::text::{counted, seconds, short_span};
 
 /// Dead rows of the hot table before anything is said about them: autovacuum begins at 500.
 const MANY_DEAD_ROWS: i64 = 10_000;
@@ -60,7 +61,7 @@ async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>
     let limit = limits.old_transaction;
     let rows = store.ask(sql, &[(&limit.as_secs_f64(), Type::FLOAT8)]).await?;
     let Some(row) = rows.first() else {
-        let seen = format!("no transaction is older than {}", words(limit.as_secs_f64()));
+        let seen = format!("no transaction is older than {}", short_span(limit));
         return Ok(vec![Finding::ok("old_transaction", seen)]);
     };
     let (pid, age, found): (i32, f64, i64) = (row.try_get("pid")?, row.try_get("age_seconds")?, row.try_get("found")?);
@@ -68,8 +69,8 @@ async fn sessions(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>
     let seen = format!(
         "{} older than {}; the oldest is {} old, {}: process {pid} of {} ({})",
         counted(found, "transaction"),
-        words(limit.as_secs_f64()),
-        words(age),
+        short_span(limit),
+        short_span(seconds(age)),
         text("state")?,
         text("usename")?,
         text("application_name")?,
@@ -95,7 +96,7 @@ async fn prepared(store: &PostgresStore, limits: &Limits) -> Result<Vec<Finding>
     let seen = format!(
         "{} left behind; the oldest, {gid:?} of {owner}, is {} old",
         counted(found, "prepared transaction"),
-        words(age)
+        short_span(seconds(age))
     );
     let why = "it keeps dead rows and its locks until somebody ends it, whoever restarts";
     let fix = format!("rollback prepared '{}' (or commit prepared)", gid.replace('\'', "''"));
@@ -233,19 +234,19 @@ fn judge_partitions(found: &Partitions, now: SystemTime, schema: &str) -> Vec<Fi
     findings.push(if oldest > slack {
         let seen = format!(
             "the oldest partition ended {} ago; the retention is {}",
-            words(oldest),
-            words(found.retention_seconds)
+            short_span(seconds(oldest)),
+            short_span(seconds(found.retention_seconds))
         );
         let why = "nobody prunes, or something in it is undelivered and keeps all of it";
-        Finding::new("retention", Level::Warning, seen, why).fix("postrider prune; then postrider dlq groups")
+        Finding::new("retention", Level::Warning, seen, why)
     } else {
-        Finding::ok("retention", format!("history is kept for {}", words(found.retention_seconds)))
+        Finding::ok("retention", format!("history is kept for {}", short_span(seconds(found.retention_seconds))))
     });
     if found.dedupe_seconds < found.retention_seconds {
         let seen = format!(
             "dedupe keys are kept for {}, history for {}",
-            words(found.dedupe_seconds),
-            words(found.retention_seconds)
+            short_span(seconds(found.dedupe_seconds)),
+            short_span(seconds(found.retention_seconds))
         );
         let why = "a message that is still in the store can be enqueued a second time";
         let fix = format!("update {schema}.setting set dedupe_window = retention");

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::doctor::{Finding, Level, Limits, counted};
+use crate::doctor::{Finding, Level, Limits};
 use crate::error::Error;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
+use crate::text::counted;
 
 /// The versions that the tests run on.
 const OLDEST: i32 = 14;
@@ -29,7 +30,7 @@ pub(super) async fn server(store: &PostgresStore, limits: &Limits) -> Vec<Findin
             let seen = error.in_short();
             return vec![
                 Finding::new("server", Level::Bad, seen, "nothing works without the database")
-                    .fix("is it up, and is the URL right? See --database-url and DATABASE_URL"),
+                    .fix("is it up, and is the URL right?"),
             ];
         }
     };

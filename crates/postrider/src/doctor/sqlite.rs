@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::doctor::{Finding, Level, counted};
+use crate::doctor::{Finding, Level};
+use crate::text::counted;
 
 /// How long a look waits for others that write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +50,7 @@ fn whole(connection: &Connection) -> rusqlite::Result<Finding> {
     })?;
     Ok(match faults.first() {
         Some(first) if first != "ok" => {
-            let seen = format!("{}, the first: {first}", counted(i64::try_from(faults.len()).unwrap_or(0), "fault"));
+            let seen = format!("{}, the first: {first}", counted(faults.len(), "fault"));
             Finding::new("integrity", Level::Bad, seen, "the file is damaged: messages may be lost")
                 .fix("stop everything, keep a copy, and recover it: sqlite3 FILE .recover | sqlite3 NEW")
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Hexadecimal digits that the end of an id needs: with fewer, too many ids end alike.
@@ -20,7 +21,8 @@ pub const MAX_NAMED: u32 = 20;
 pub const MAX_KEY_TOPICS: u32 = 1_000;
 
 /// An id, or the end of one: listings and logs show the last digits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct IdTail(String);
 
 impl IdTail {
@@ -41,6 +43,14 @@ impl IdTail {
     pub fn ends(&self, id: Uuid) -> bool {
         let mut buffer = Uuid::encode_buffer();
         id.simple().encode_lower(&mut buffer).ends_with(&self.0)
+    }
+}
+
+impl TryFrom<String> for IdTail {
+    type Error = NotAnIdTail;
+
+    fn try_from(text: String) -> Result<Self, NotAnIdTail> {
+        text.parse()
     }
 }
 

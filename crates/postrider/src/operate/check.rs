@@ -9,10 +9,6 @@ use crate::error::{Cause, Error};
 use crate::message::{Message, limit};
 use crate::operate::{Action, MAX_PER_ACTION, Replay};
 
-/// The word of the audit for a message that an operator enqueued.
-#[cfg(feature = "sqlite")]
-pub(crate) const ENQUEUE: &str = "enqueue";
-
 /// The fastest replay: beyond it a message would be due less than a microsecond after the one before.
 const MAX_PER_SECOND: u32 = 1_000_000;
 

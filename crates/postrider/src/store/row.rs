@@ -14,13 +14,15 @@ use uuid::Uuid;
 use crate::error::{Cause, Error, words_and_causes};
 use crate::explain::LaneHead;
 use crate::inspect::{
-    AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneState, LaneStatus,
+    AttemptCounts, AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneStatus,
     MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, Sample, SinkStatus,
 };
 use crate::lifecycle::{Claimed, ClaimedContent, Completed, Content, LeaseToken};
 #[cfg(feature = "postgres")]
 use crate::migrate::MigrationState;
-use crate::store::{OnDead, Pruned, Route};
+use crate::store::{Pruned, Route};
+#[cfg(feature = "postgres")]
+use crate::words::UnknownWord;
 
 /// A row, as a driver hands it over.
 pub(crate) trait Row {
@@ -38,7 +40,7 @@ pub(crate) trait Column: Sized {
     #[cfg(feature = "postgres")]
     type Postgres: for<'a> tokio_postgres::types::FromSql<'a>;
     #[cfg(feature = "postgres")]
-    fn from_postgres(value: Self::Postgres) -> Self;
+    fn from_postgres(value: Self::Postgres) -> Result<Self, Error>;
     #[cfg(feature = "sqlite")]
     fn from_sqlite(value: ValueRef<'_>) -> FromSqlResult<Self>;
 }
@@ -46,11 +48,11 @@ pub(crate) trait Column: Sized {
 #[cfg(feature = "postgres")]
 impl Row for tokio_postgres::Row {
     fn read<T: Column>(&self, column: &str) -> Result<T, Error> {
-        Ok(T::from_postgres(self.try_get(column)?))
+        T::from_postgres(self.try_get(column)?)
     }
 
     fn at<T: Column>(&self, place: usize) -> Result<T, Error> {
-        Ok(T::from_postgres(self.try_get(place)?))
+        T::from_postgres(self.try_get(place)?)
     }
 }
 
@@ -86,13 +88,19 @@ fn unreadable(error: rusqlite::Error) -> Error {
     }
 }
 
+/// A word in a row that this build does not know: another one wrote it.
+#[cfg(feature = "postgres")]
+pub(crate) fn unknown(word: &UnknownWord) -> Error {
+    Cause::Unreadable { reason: word.to_string() }.into()
+}
+
 impl<T: Column> Column for Option<T> {
     #[cfg(feature = "postgres")]
     type Postgres = Option<T::Postgres>;
 
     #[cfg(feature = "postgres")]
-    fn from_postgres(value: Self::Postgres) -> Self {
-        value.map(T::from_postgres)
+    fn from_postgres(value: Self::Postgres) -> Result<Self, Error> {
+        value.map(T::from_postgres).transpose()
     }
 
     #[cfg(feature = "sqlite")]
@@ -109,8 +117,8 @@ macro_rules! columns {
             type Postgres = $postgres;
 
             #[cfg(feature = "postgres")]
-            fn from_postgres(value: $postgres) -> Self {
-                ($from_postgres)(value)
+            fn from_postgres(value: $postgres) -> Result<Self, Error> {
+                Ok(($from_postgres)(value))
             }
 
             #[cfg(feature = "sqlite")]
@@ -133,8 +141,6 @@ columns! {
     u64: i64 => |count| u64::try_from(count).unwrap_or(0), i64 => |count| Ok(u64::try_from(count).unwrap_or(0));
     Box<RawValue>: Json<Self> => |Json(json)| json, String => |json| RawValue::from_string(json).map_err(not_json);
     BTreeMap<String, String>: Json<Self> => |Json(map)| map, String => |json| serde_json::from_str(&json).map_err(not_json);
-    OnDead: String => |word: String| Self::from_word(&word), String => |word| Ok(Self::from_word(&word));
-    LaneState: String => |word: String| Self::from_word(&word), String => |word| Ok(Self::from_word(&word));
 }
 
 #[cfg(feature = "postgres")]
@@ -193,12 +199,13 @@ records! {
     Route(row) { sink, topic, namespace }
     OpenCount(row) { pending, waiting, leased }
     FutureTimes(row) { leases, reports, samples }
+    AttemptCounts(row) { dispatched, retryable, failed, zombie_requeue }
     SinkStatus(row) {
         sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, recent_seconds,
-        recent: [
-            row.read("recent_dispatched")?, row.read("recent_retryable")?, row.read("recent_failed")?,
-            row.read("recent_zombies")?,
-        ],
+        recent: AttemptCounts {
+            dispatched: row.read("recent_dispatched")?, retryable: row.read("recent_retryable")?,
+            failed: row.read("recent_failed")?, zombie_requeue: row.read("recent_zombies")?,
+        },
         last_success_at, last_error_at,
     }
     MessageSummary(row) {
@@ -237,9 +244,7 @@ records! {
     AuditRecord(row) { id, at, actor, db_user, action, detail, affected }
     Sample(row) {
         at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds,
-        attempts: [
-            row.read("dispatched")?, row.read("retryable")?, row.read("failed")?, row.read("zombie_requeue")?,
-        ],
+        attempts: AttemptCounts::from_row(row)?,
         latency_p50_ms, latency_p99_ms,
     }
     RelayRecord(row) { report: RelayReport::from_row(row)?, started_at, reported_at, silent }

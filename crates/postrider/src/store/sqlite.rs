@@ -39,6 +39,7 @@ use crate::operate::{Action, Done};
 use crate::store::{Listener, Operate, Pruned, Queue};
 
 pub use self::migrate::migrate;
+pub use self::open::{holds_outbox, try_enqueue};
 
 /// Received events that go in one transaction of a prune.
 const INBOX_BATCH: u32 = 1_000;

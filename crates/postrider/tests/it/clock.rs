@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::doctor::{self, Level, Limits};
-use postrider::{
-    Action, Claim, DeliveryFilter, FutureTimes, Message, PostgresStore, RelayReport, Schema, SqliteStore, Store,
-};
+use postrider::inspect::{DeliveryFilter, FutureTimes, RelayReport};
+use postrider::operate::Action;
+use postrider::{Claim, Message, PostgresStore, Schema, SqliteStore, Store};
 use postrider_testkit::Database;
 use tempfile::TempDir;
 

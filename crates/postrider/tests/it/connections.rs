@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use postrider::operate::Action;
 use postrider::{
-    Action, Claim, Completion, ErrorKind, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _,
-    Schema, migrate,
+    Claim, Completion, ErrorKind, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _, Schema,
+    migrate,
 };
 use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use postrider::operate::Action;
 use postrider::{
-    Action, ErrorKind, InvalidMessage, MAX_BATCH_MESSAGES, Message, Operate as _, Outbox, PostgresStore, Queue as _,
-    Schema,
+    ErrorKind, InvalidMessage, MAX_BATCH_MESSAGES, Message, Operate as _, Outbox, PostgresStore, Queue as _, Schema,
 };
 use postrider_testkit::psql;
 use tokio_postgres::Client;

@@ -3,9 +3,10 @@
 //! is checked to have changed nothing.
 
 use futures_util::future::join_all;
+use postrider::inspect::DeadFilter;
+use postrider::operate::Action;
 use postrider::{
-    Action, Claim, DeadFilter, ErrorKind, Inspect as _, Message, Operate as _, Outbox, Outcome, PostgresStore,
-    Queue as _, Schema, migrate,
+    Claim, ErrorKind, Inspect as _, Message, Operate as _, Outbox, Outcome, PostgresStore, Queue as _, Schema, migrate,
 };
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
@@ -191,7 +192,7 @@ async fn walk(database: &Database, client: &mut Client, schema: &Schema, topic: 
     }
     store.prune().await.unwrap();
     let status = store.status().await.unwrap();
-    assert_eq!((status.len(), status[0].pending, status[0].dead, status[0].recent[0]), (1, 0, 0, 3));
+    assert_eq!((status.len(), status[0].pending, status[0].dead, status[0].recent.dispatched), (1, 0, 0, 3));
 }
 
 #[tokio::test]

@@ -4,10 +4,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use postrider::{
-    DeadFilter, DeadPage, DeliveryFilter, Inspect as _, LaneFilter, LaneState, ListFilter, ListState, PostgresStore,
-    Queue as _, Schema,
-};
+use postrider::inspect::{DeadFilter, DeliveryFilter, DeliveryState, LaneFilter, LaneState, ListFilter, PageRequest};
+use postrider::{Inspect as _, PostgresStore, Queue as _, Schema};
 use postrider_testkit::{Cluster, Database};
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -135,9 +133,8 @@ async fn load(client: &Client) -> Loaded {
 }
 
 async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
-    let list = ListFilter { limit: 100, ..ListFilter::default() };
-    let lanes = LaneFilter { limit: 100, ..LaneFilter::default() };
-    let page = DeadPage { after: None, limit: 100 };
+    let (list, lanes) = (ListFilter::default(), LaneFilter::default());
+    let page = PageRequest::first(100);
     let dead = DeadFilter::default();
     let of_sink = || Some("default".to_owned());
     let of_lane = || Some("lane-500".to_owned());
@@ -148,18 +145,18 @@ async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
     let dead_of_topic = DeadFilter { topic: Some("d*".to_owned()), died_from: since, ..DeadFilter::default() };
     let asked = match question {
         "status" => store.status().await.map(drop),
-        "list" => store.list(&list).await.map(drop),
-        "list of a lane" => store.list(&ListFilter { lane: of_lane(), ..list }).await.map(drop),
-        "list of a topic" => store.list(&of_topic(None, "t*")).await.map(drop),
-        "list pending of a topic" => store.list(&of_topic(Some(ListState::Pending), "t*")).await.map(drop),
-        "list dead of a topic" => store.list(&of_topic(Some(ListState::Dead), "d*")).await.map(drop),
+        "list" => store.list(&list, &page).await.map(drop),
+        "list of a lane" => store.list(&ListFilter { lane: of_lane(), ..list }, &page).await.map(drop),
+        "list of a topic" => store.list(&of_topic(None, "t*"), &page).await.map(drop),
+        "list pending of a topic" => store.list(&of_topic(Some(DeliveryState::Pending), "t*"), &page).await.map(drop),
+        "list dead of a topic" => store.list(&of_topic(Some(DeliveryState::Dead), "d*"), &page).await.map(drop),
         "show" => store.show(loaded.waiting[0]).await.map(drop),
         "explain" => store.explain(loaded.waiting[0]).await.map(drop),
         "entries" => store.entries(&loaded.waiting).await.map(drop),
         "entries of dead letters" => store.entries(&loaded.dead).await.map(drop),
-        "lanes" => store.lanes(&lanes).await.map(drop),
-        "lanes that wait" => store.lanes(&LaneFilter { state: Some(LaneState::Waiting), ..lanes }).await.map(drop),
-        "one lane" => store.lanes(&LaneFilter { sink: of_sink(), lane: of_lane(), ..lanes }).await.map(drop),
+        "lanes" => store.lanes(&lanes, 100).await.map(drop),
+        "lanes that wait" => store.lanes(&LaneFilter { state: Some(LaneState::Waiting), ..lanes }, 100).await.map(drop),
+        "one lane" => store.lanes(&LaneFilter { sink: of_sink(), lane: of_lane(), ..lanes }, 100).await.map(drop),
         "dead letters" => store.dead_letters(&dead, &page).await.map(drop),
         "dead letters of a sink" => store.dead_letters(&DeadFilter { sink: of_sink(), ..dead }, &page).await.map(drop),
         "dead letters by id" => {
@@ -184,16 +181,13 @@ async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
         "samples, relays, audit, routes" => {
             store.samples(Duration::from_hours(1)).await.unwrap();
             store.relays().await.unwrap();
-            store.audit(None, 100).await.unwrap();
+            store.audit(&PageRequest::first(100)).await.unwrap();
             store.routes().await.map(drop)
         }
         states => {
-            let state =
-                [ListState::Pending, ListState::Leased, ListState::Dead, ListState::Delivered, ListState::Discarded]
-                    .into_iter()
-                    .find(|state| states == format!("list {}", state.as_str()));
+            let state = DeliveryState::ALL.iter().copied().find(|state| states == format!("list {}", state.as_str()));
             assert!(state.is_some(), "{states} is no question");
-            store.list(&ListFilter { state, ..list }).await.map(drop)
+            store.list(&ListFilter { state, ..list }, &page).await.map(drop)
         }
     };
     asked.unwrap_or_else(|error| panic!("{question}: {error}"));

@@ -1,9 +1,9 @@
 //! An operator's actions in PostgreSQL: what only two real connections, a broken audit or a missing table can show. What
 //! each action does is in the store's contract.
 
-use postrider::{
-    Action, DeadFilter, DeadPage, ErrorKind, Inspect as _, MAX_PER_ACTION, Operate as _, PostgresStore, Schema,
-};
+use postrider::inspect::{DeadFilter, PageRequest};
+use postrider::operate::{Action, MAX_PER_ACTION};
+use postrider::{ErrorKind, Inspect as _, Operate as _, PostgresStore, Schema};
 use postrider_testkit::{Database, WireCounter};
 use tokio_postgres::Client;
 
@@ -144,10 +144,11 @@ async fn a_page_is_read_in_the_order_of_its_index() {
     let store = store_of(&database).await;
     for sink in [None, Some("s1".to_owned())] {
         let filter = DeadFilter { sink, ..DeadFilter::default() };
-        let page = store.dead_letters(&filter, &DeadPage { after: None, limit: 100 }).await.unwrap();
+        let page = store.dead_letters(&filter, &PageRequest::first(100)).await.unwrap();
+        let after = page.next;
+        let next = store.dead_letters(&filter, &PageRequest { after, limit: 100 }).await.unwrap().items;
+        let page = page.items;
         assert_eq!(page.len(), 100);
-        let last = page.last().map(|letter| (letter.died_at, letter.message_id, letter.sink.clone()));
-        let next = store.dead_letters(&filter, &DeadPage { after: last, limit: 100 }).await.unwrap();
         assert!(next[0].died_at < page[99].died_at);
         let seconds = next[99].died_at.duration_since(page[99].died_at).unwrap_err().duration().as_secs();
         assert_eq!(seconds, if filter.sink.is_some() { 300 } else { 100 }, "nothing is left out");
@@ -300,11 +301,11 @@ async fn a_replay_to_an_unknown_sink_is_refused() {
         assert_eq!(number(&client, &call).await, 1, "{sink}");
     }
     let store = store_of(&database).await;
-    let mistyped = postrider::Replay {
+    let mistyped = postrider::operate::Replay {
         sink: "defualt".to_owned(),
         message_ids: Some(vec![id]),
         at_most: 1,
-        ..postrider::Replay::default()
+        ..postrider::operate::Replay::default()
     };
     for error in [
         store.count_replay(&mistyped).await.unwrap_err(),

@@ -71,7 +71,7 @@ async fn relay(url: String, relay: usize, expected: usize) -> Vec<(Uuid, String)
         let held = store.claim(&claim).await.unwrap();
         let Some(first) = held.first() else {
             let status = store.status().await.unwrap();
-            let recorded: i64 = status.iter().map(|sink| sink.recent[0]).sum();
+            let recorded: i64 = status.iter().map(|sink| sink.recent.dispatched).sum();
             if usize::try_from(recorded).unwrap() >= expected {
                 return delivered;
             }

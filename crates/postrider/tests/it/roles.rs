@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use postrider::{
-    Action, DeadFilter, DeadPage, ErrorKind, Inspect as _, Operate as _, PostgresStore, Queue as _, Schema, migrate,
-};
+use postrider::inspect::{DeadFilter, PageRequest};
+use postrider::operate::Action;
+use postrider::{ErrorKind, Inspect as _, Operate as _, PostgresStore, Queue as _, Schema, migrate};
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
@@ -257,16 +257,16 @@ async fn control_gives_orders_and_an_auditor_reads_them() {
     for reader in [&control, &auditor] {
         assert_eq!(reader.count_dead(&all).await.unwrap(), 1);
         assert_eq!(reader.dead_groups(&all).await.unwrap().len(), 1);
-        assert_eq!(reader.dead_letters(&all, &DeadPage { after: None, limit: 10 }).await.unwrap().len(), 1);
+        assert_eq!(reader.dead_letters(&all, &PageRequest::first(10)).await.unwrap().items.len(), 1);
     }
     let order = Action::Redrive { which: all, at_most: 10 };
     for other in [&auditor, &relay] {
         assert!(matches!(other.operate("mallory", &order).await, Err(error) if error.kind() == ErrorKind::Denied));
     }
     assert_eq!(control.operate("ann", &order).await.unwrap().affected, 1);
-    let entries = auditor.audit(None, 10).await.unwrap();
+    let entries = auditor.audit(&PageRequest::first(10)).await.unwrap().items;
     assert_eq!(entries.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), ["ann"]);
-    assert!(relay.audit(None, 10).await.is_err());
+    assert!(relay.audit(&PageRequest::first(10)).await.is_err());
 }
 
 /// Proves P7: partitions that are made after the grants are read through their parents, by control and auditor.

@@ -9,7 +9,9 @@ mod scale;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider::{Action, Claim, ErrorKind, Message, Operate as _, Outbox, Outcome, Queue as _, SqliteStore};
+use postrider::inspect::PageRequest;
+use postrider::operate::Action;
+use postrider::{Claim, ErrorKind, Message, Operate as _, Outbox, Outcome, Queue as _, SqliteStore};
 use postrider::{Completion, Inspect as _, sqlite};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -251,8 +253,8 @@ async fn history_is_pruned_by_age() {
     assert_eq!(site.deliver_all().await, 3);
     let waiting = put(50, "waiting");
     let pruned = site.store.prune().await.unwrap();
-    let audit = site.store.audit(None, 10).await.unwrap();
-    let entries: Vec<_> = audit.iter().map(|entry| (&*entry.actor, &*entry.action, entry.affected)).collect();
+    let audit = site.store.audit(&PageRequest::first(10)).await.unwrap().items;
+    let entries: Vec<_> = audit.iter().map(|entry| (&*entry.actor, entry.action.as_str(), entry.affected)).collect();
     assert_eq!(entries, [("local", "prune", 3)], "nobody was named");
     assert_eq!((pruned.partitions_dropped, pruned.rest_deleted, pruned.dedupe_deleted), (0, 2, 1));
     for (id, stays) in [(ancient, false), (old, false), (young, true), (waiting, true)] {

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{ListFilter, Store};
+use postrider::Store;
+use postrider::inspect::{DeliveryState, ListFilter, PageRequest};
 use postrider_relay::Counts;
 use serde::Serialize;
 use uuid::Uuid;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use super::shop::Shop;
 use super::world::{World, read};
 use crate::failure::Result;
-use crate::humane::{self, count, counted};
+use crate::format::{self, count, counted};
 use crate::output::{Output, Paint};
 
 /// Messages read from the store at once.
@@ -102,23 +103,23 @@ pub(super) async fn take(
 impl Stored {
     async fn read(store: &Arc<dyn Store>) -> Result<Self> {
         let mut stored = Self::default();
-        let mut filter = ListFilter { limit: PAGE, ..ListFilter::default() };
+        let (filter, mut page) = (ListFilter::default(), PageRequest::first(PAGE));
         loop {
-            let page = store.list(&filter).await?;
-            for message in &page.items {
+            let found = store.list(&filter, &page).await?;
+            for message in &found.items {
                 stored.all.insert(message.message_id);
-                match message.state.as_str() {
-                    "delivered" => {
+                match message.state {
+                    DeliveryState::Delivered => {
                         stored.delivered.insert(message.message_id);
                     }
-                    "dead" => stored.dead += 1,
+                    DeliveryState::Dead => stored.dead += 1,
                     _ => stored.pending += 1,
                 }
             }
-            if page.next.is_none() {
+            if found.next.is_none() {
                 return Ok(stored);
             }
-            filter.before = page.next;
+            page.after = found.next;
         }
     }
 }
@@ -174,7 +175,7 @@ impl Account {
         }
         let elapsed = Duration::from_secs_f64(self.elapsed_seconds.max(0.0));
         output.line("")?;
-        output.line(format!("The demo ran for {} (seed {}).", humane::span(elapsed), self.seed))?;
+        output.line(format!("The demo ran for {} (seed {}).", format::span(elapsed), self.seed))?;
         output.line("")?;
         let width = count(self.enqueued).len();
         for (sign, name, number, words) in self.lines() {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use postrider::{Action, DeadFilter, MAX_PER_ACTION};
+use postrider::inspect::DeadFilter;
+use postrider::operate::{Action, MAX_PER_ACTION};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -142,7 +143,7 @@ async fn redrive(viewer: &Viewer) -> Result<()> {
     viewer.world.unpark();
     let words = match redriven {
         0 => "nothing is dead: nothing to redrive".to_owned(),
-        some => format!("you redrove {}: pending again", crate::humane::counted(some, "dead message")),
+        some => format!("you redrove {}: pending again", crate::format::counted(some, "dead message")),
     };
     viewer.world.say(Tone::Good, words);
     Ok(())

@@ -69,8 +69,9 @@ impl Viewer {
         let counts = self.stats.counts();
         let status = self.store.status().await.unwrap_or_default();
         let sink = status.iter().find(|status| status.sink == SINK);
-        let number =
-            |of: fn(&postrider::SinkStatus) -> i64| sink.map_or(0, |sink| u64::try_from(of(sink)).unwrap_or(0));
+        let number = |of: fn(&postrider::inspect::SinkStatus) -> i64| {
+            sink.map_or(0, |sink| u64::try_from(of(sink)).unwrap_or(0))
+        };
         let (taken, duplicates, out_of_order) = {
             let ledger = self.world.ledger();
             (ledger.messages() as u64, ledger.duplicates(), ledger.out_of_order().len() as u64)

@@ -1,13 +1,14 @@
 //! Redrive and discard: which dead letters are meant, by id or by filter. How they are counted, asked about and changed
 //! is in `operator.rs`.
 
-use postrider::{DeadFilter, Store};
+use postrider::Store;
+use postrider::inspect::DeadFilter;
 use uuid::Uuid;
 
-use super::filter::Which;
 use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::filter::DeadOptions;
 use crate::operator::{self, Consent};
 use crate::output::Output;
 
@@ -54,7 +55,7 @@ pub(super) struct What {
     #[arg(value_name = "ID")]
     message_ids: Vec<Uuid>,
     #[command(flatten)]
-    which: Which,
+    which: DeadOptions,
     /// Every dead letter
     #[arg(long)]
     all: bool,
@@ -62,13 +63,8 @@ pub(super) struct What {
     consent: Consent,
 }
 
-pub(super) struct Change {
-    bulk: fn(DeadFilter) -> Bulk,
-    what: What,
-}
-
 impl What {
-    pub(super) fn prepare(self, bulk: fn(DeadFilter) -> Bulk) -> Result<Change> {
+    pub(super) fn check(&self) -> Result<()> {
         let named = !self.message_ids.is_empty() || !self.which.is_empty();
         if self.all && named {
             return Err(Failure::usage("--all is every dead letter: it does not go with ids or filters")
@@ -78,15 +74,17 @@ impl What {
             return Err(Failure::usage("say which dead letters")
                 .hint("give ids, filters such as --sink NAME, or --all; `postrider dlq groups` shows what there is"));
         }
-        Ok(Change { bulk, what: self })
+        Ok(())
     }
-}
 
-impl Change {
-    pub(super) async fn run(self, store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
-        let What { message_ids, which, consent, .. } = self.what;
-        let message_ids = (!message_ids.is_empty()).then_some(message_ids);
-        let which = DeadFilter { message_ids, ..which.filter(store.now().await?) };
-        operator::carry_out(store, (self.bulk)(which), consent, output).await
+    pub(super) async fn run(
+        self,
+        bulk: fn(DeadFilter) -> Bulk,
+        store: &dyn Store,
+        output: &mut Output,
+    ) -> Result<ExitCode> {
+        let message_ids = (!self.message_ids.is_empty()).then_some(self.message_ids);
+        let which = DeadFilter { message_ids, ..self.which.filter(store.now().await?) };
+        operator::carry_out(store, bulk(which), self.consent, output).await
     }
 }

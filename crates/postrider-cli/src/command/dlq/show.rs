@@ -2,18 +2,20 @@
 
 use std::time::SystemTime;
 
-use postrider::{DeadGroup, DeadLetter, DeadPage, Store};
-use serde::Serialize;
-use uuid::Uuid;
+use postrider::Store;
+use postrider::inspect::{Cursor, DeadGroup, DeadLetter, DeadReason, Page, PageRequest};
 
-use super::filter::Which;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::humane::{self, Moment, parse_moment};
-use crate::output::{Column, Output, Paint, Text};
+use crate::filter::DeadOptions;
+use crate::format;
+use crate::output::{Column, Listing, Output, Paint, Text};
 
 /// Most lines of one page: more belongs into a query of one's own.
 const MAX_ROWS: i64 = 10_000;
+
+/// What is said if there is nothing.
+const NONE: &str = "no dead letters";
 
 const AFTER_LIST: &str = "\
 `postrider explain ID` says why a message is dead, `postrider show ID` shows it.
@@ -35,13 +37,13 @@ Examples:
 #[command(after_help = AFTER_LIST)]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    which: Which,
+    which: DeadOptions,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
     /// The next page: the cursor that the previous page printed
-    #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
+    #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
 }
 
@@ -50,70 +52,21 @@ pub(super) struct ListArgs {
 #[command(after_help = AFTER_GROUPS)]
 pub(super) struct GroupsArgs {
     #[command(flatten)]
-    pub(super) which: Which,
+    pub(super) which: DeadOptions,
 }
 
-/// The last dead letter of a page: `TIME,ID,SINK`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Cursor(SystemTime, Uuid, String);
-
-fn parse_cursor(text: &str) -> std::result::Result<Cursor, String> {
-    let wrong = || format!("{text:?} is not a cursor: give what the page before named");
-    let mut parts = text.splitn(3, ',');
-    let (Some(time), Some(id), Some(sink)) = (parts.next(), parts.next(), parts.next()) else { return Err(wrong()) };
-    let (Ok(Moment::At(time)), Ok(id)) = (parse_moment(time), id.parse()) else { return Err(wrong()) };
-    Ok(Cursor(time, id, sink.to_owned()))
-}
-
-fn cursor(letter: &DeadLetter) -> String {
-    format!("{},{},{}", humane::rfc3339(letter.died_at), letter.message_id, letter.sink)
-}
-
-pub(super) struct List {
-    which: Which,
-    page: DeadPage,
-}
-
-impl ListArgs {
-    #[expect(clippy::unnecessary_wraps, reason = "every command is prepared the same way")]
-    pub(super) fn prepare(self) -> Result<List> {
-        let after = self.after.map(|Cursor(time, id, sink)| (time, id, sink));
-        Ok(List { which: self.which, page: DeadPage { after, limit: self.limit } })
-    }
-}
-
-#[derive(Serialize)]
-struct ListDocument<'a> {
-    items: Vec<LetterDocument<'a>>,
-    next: Option<String>,
-}
-
-impl List {
-    pub(super) async fn run(self, store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
-        let now = store.now().await?;
-        let letters = store.dead_letters(&self.which.filter(now), &self.page).await?;
-        let full = letters.len() >= usize::try_from(self.page.limit).unwrap_or(usize::MAX);
-        let next = letters.last().filter(|_| full).map(cursor);
-        if output.json {
-            output.json(&ListDocument { items: letters.iter().map(LetterDocument::from).collect(), next })?;
-            return Ok(ExitCode::Ok);
-        }
-        if letters.is_empty() {
-            output.line("no dead letters")?;
-            return Ok(ExitCode::Ok);
-        }
-        let rows: Vec<_> = letters.iter().map(|letter| row(letter, now)).collect();
-        if output.fits(&COLUMNS, &rows) {
-            output.table("", &COLUMNS, rows)?;
-        } else {
-            output.table("", &NARROW, letters.iter().map(|letter| narrow_row(letter, now)).collect())?;
-        }
-        if let Some(cursor) = next {
-            let more = output.paint(Paint::Quiet, &format!("perhaps more: --after '{cursor}'"));
-            output.line(more)?;
-        }
-        Ok(ExitCode::Ok)
-    }
+pub(super) async fn list(store: &dyn Store, args: ListArgs, output: &mut Output) -> Result<ExitCode> {
+    let now = store.now().await?;
+    let page = PageRequest { after: args.after, limit: args.limit };
+    let page = store.dead_letters(&args.which.filter(now), &page).await?;
+    let listing = Listing {
+        empty: NONE,
+        columns: &COLUMNS,
+        row: &|letter| row(letter, now),
+        narrow: Some((&NARROW, &|letter| narrow_row(letter, now))),
+        below: None,
+    };
+    output.listing(&page, &listing)
 }
 
 const COLUMNS: [Column; 7] = [
@@ -129,10 +82,10 @@ const COLUMNS: [Column; 7] = [
 fn row(letter: &DeadLetter, now: SystemTime) -> Vec<Text> {
     vec![
         Text::from(letter.message_id.to_string()),
-        Text::from(humane::age(now, letter.died_at)),
+        Text::from(format::age(now, letter.died_at)),
         Text::from(&letter.sink),
         Text::from(topic(letter)),
-        Text::new(code(&letter.reason, letter.error_code.as_deref()), Paint::Bad),
+        Text::new(code(letter.reason, letter.error_code.as_deref()), Paint::Bad),
         Text::from(lane(letter)),
         Text::new(letter.error_message.as_deref().unwrap_or_default(), Paint::Quiet),
     ]
@@ -142,13 +95,13 @@ fn row(letter: &DeadLetter, now: SystemTime) -> Vec<Text> {
 const NARROW: [Column; 3] = [COLUMNS[0], COLUMNS[1], COLUMNS[3]];
 
 fn narrow_row(letter: &DeadLetter, now: SystemTime) -> Vec<Text> {
-    let code = code(&letter.reason, letter.error_code.as_deref()).to_owned();
+    let code = code(letter.reason, letter.error_code.as_deref()).to_owned();
     let error = letter.error_message.clone().unwrap_or_default();
     let more: Vec<String> =
         [letter.sink.clone(), lane(letter), code, error].into_iter().filter(|text| !text.is_empty()).collect();
     vec![
         Text::from(letter.message_id.to_string()),
-        Text::from(humane::age(now, letter.died_at)),
+        Text::from(format::age(now, letter.died_at)),
         Text::from(topic(letter)).below(&more.join(", ")),
     ]
 }
@@ -161,8 +114,8 @@ fn topic(letter: &DeadLetter) -> String {
 }
 
 /// The code says more than the reason, where there is one.
-fn code<'a>(reason: &'a str, error_code: Option<&'a str>) -> &'a str {
-    error_code.filter(|code| !code.is_empty()).unwrap_or(reason)
+fn code(reason: DeadReason, error_code: Option<&str>) -> &str {
+    error_code.filter(|code| !code.is_empty()).unwrap_or(reason.as_str())
 }
 
 fn lane(letter: &DeadLetter) -> String {
@@ -174,17 +127,11 @@ fn lane(letter: &DeadLetter) -> String {
 }
 
 /// The groups, the largest first.
-pub(super) async fn groups(store: &dyn Store, which: &Which, output: &mut Output) -> Result<ExitCode> {
+pub(super) async fn groups(store: &dyn Store, args: GroupsArgs, output: &mut Output) -> Result<ExitCode> {
     let now = store.now().await?;
-    let groups = store.dead_groups(&which.filter(now)).await?;
-    if output.json {
-        output.json(&GroupsDocument { items: groups.iter().map(GroupDocument::from).collect() })?;
-    } else if groups.is_empty() {
-        output.line("no dead letters")?;
-    } else {
-        output.table("", &GROUPS, groups.iter().map(|group| group_row(group, now)).collect())?;
-    }
-    Ok(ExitCode::Ok)
+    let page = Page::whole(store.dead_groups(&args.which.filter(now)).await?);
+    let row = |group: &DeadGroup| group_row(group, now);
+    output.listing(&page, &Listing { empty: NONE, columns: &GROUPS, row: &row, narrow: None, below: None })
 }
 
 const GROUPS: [Column; 6] = [
@@ -201,98 +148,8 @@ fn group_row(group: &DeadGroup, now: SystemTime) -> Vec<Text> {
         Text::count(group.count, Paint::Bad),
         Text::from(&group.sink),
         Text::from(&group.topic),
-        Text::from(code(&group.reason, group.error_code.as_deref())),
-        Text::from(humane::age(now, group.last_died_at)),
+        Text::from(code(group.reason, group.error_code.as_deref())),
+        Text::from(format::age(now, group.last_died_at)),
         Text::new(group.error_message.as_deref().unwrap_or_default(), Paint::Quiet),
     ]
-}
-
-#[derive(Serialize)]
-struct LetterDocument<'a> {
-    message_id: Uuid,
-    sink: &'a str,
-    died_at: String,
-    reason: &'a str,
-    error_code: Option<&'a str>,
-    error_message: Option<&'a str>,
-    attempt_no: i32,
-    attempt_count: i32,
-    parked: bool,
-    namespace: &'a str,
-    topic: &'a str,
-    tenant_id: Option<Uuid>,
-    lane: Option<&'a str>,
-    sequence_id: Option<i64>,
-    occurred_at: String,
-    payload_size_bytes: i64,
-}
-
-impl<'a> From<&'a DeadLetter> for LetterDocument<'a> {
-    fn from(letter: &'a DeadLetter) -> Self {
-        Self {
-            message_id: letter.message_id,
-            sink: &letter.sink,
-            died_at: humane::rfc3339(letter.died_at),
-            reason: &letter.reason,
-            error_code: letter.error_code.as_deref(),
-            error_message: letter.error_message.as_deref(),
-            attempt_no: letter.attempt_no,
-            attempt_count: letter.attempt_count,
-            parked: letter.parked,
-            namespace: &letter.namespace,
-            topic: &letter.topic,
-            tenant_id: letter.tenant_id,
-            lane: letter.lane.as_deref(),
-            sequence_id: letter.sequence_id,
-            occurred_at: humane::rfc3339(letter.occurred_at),
-            payload_size_bytes: letter.payload_size_bytes,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct GroupsDocument<'a> {
-    items: Vec<GroupDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct GroupDocument<'a> {
-    sink: &'a str,
-    topic: &'a str,
-    reason: &'a str,
-    error_code: Option<&'a str>,
-    count: i64,
-    first_died_at: String,
-    last_died_at: String,
-    error_message: Option<&'a str>,
-}
-
-impl<'a> From<&'a DeadGroup> for GroupDocument<'a> {
-    fn from(group: &'a DeadGroup) -> Self {
-        Self {
-            sink: &group.sink,
-            topic: &group.topic,
-            reason: &group.reason,
-            error_code: group.error_code.as_deref(),
-            count: group.count,
-            first_died_at: humane::rfc3339(group.first_died_at),
-            last_died_at: humane::rfc3339(group.last_died_at),
-            error_message: group.error_message.as_deref(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_as_it_was_written() {
-        let text = "2026-11-14T12:00:00.123456Z,019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41,a, b";
-        let Cursor(time, id, sink) = parse_cursor(text).unwrap();
-        assert_eq!(format!("{},{id},{sink}", humane::rfc3339(time)), text);
-        for wrong in ["", "2h ago,019a8f3c-6b1e-7c02-9d55-0f2b6a3e8d41,x", "2026-11-14T12:00:00Z,x,y"] {
-            assert!(parse_cursor(wrong).is_err(), "{wrong:?} was accepted");
-        }
-    }
 }

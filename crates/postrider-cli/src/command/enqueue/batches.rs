@@ -7,7 +7,7 @@ use postrider::Message;
 
 use super::line;
 use crate::exit_code::ExitCode;
-use crate::humane;
+use crate::format;
 
 /// The longest line. A body of 16 MiB is 22 MiB in base64; the rest is room for the other fields.
 pub(super) const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
@@ -86,7 +86,7 @@ fn read_line(input: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> 
 fn parse_line(bytes: &[u8], number: u64) -> Result<Option<Message>, (ExitCode, String)> {
     let invalid = |message: String| (ExitCode::InvalidInput, format!("line {number}: {message}"));
     if bytes.len() > MAX_LINE_BYTES {
-        return Err(invalid(format!("longer than {}", humane::size(MAX_LINE_BYTES))));
+        return Err(invalid(format!("longer than {}", format::size(MAX_LINE_BYTES))));
     }
     let bytes = if number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
     if bytes.iter().all(u8::is_ascii_whitespace) {

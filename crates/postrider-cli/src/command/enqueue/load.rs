@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::batches::{self, BadLine, Batch};
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Progress, Result};
-use crate::humane;
+use crate::format;
 use crate::output::Output;
 use crate::store::Opened;
 
@@ -101,7 +101,7 @@ impl Load<'_> {
                         Ok(rows) => self.account.add(&rows, &batch),
                         Err(unwritten) => return Err(self.explain(unwritten, &batch).await),
                     }
-                    bar.set_message(humane::counted(self.account.messages(), "message"));
+                    bar.set_message(format::counted(self.account.messages(), "message"));
                     bar.set_position(batch.end_bytes);
                 }
                 Some(Err(BadLine { line, code, message })) => return Err(self.stopped(code, &message, Some(line))),
@@ -199,7 +199,7 @@ impl Account {
         match self.messages() {
             0 => "nothing was enqueued".to_owned(),
             messages => {
-                let messages = humane::counted(messages, "message");
+                let messages = format::counted(messages, "message");
                 format!("{messages} up to line {} committed, nothing after", self.next_line - 1)
             }
         }
@@ -234,14 +234,14 @@ impl Account {
                 messages_per_second: rate,
             });
         }
-        let (enqueued, duplicates) = (humane::count(self.enqueued), humane::count(self.duplicates));
+        let (enqueued, duplicates) = (format::count(self.enqueued), format::count(self.duplicates));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a positive rate, rounded for people"
         )]
-        let rate = humane::count(rate as u64);
-        output.line(format!("enqueued {enqueued}, duplicates {duplicates}, in {} ({rate}/s)", humane::span(elapsed)))
+        let rate = format::count(rate as u64);
+        output.line(format!("enqueued {enqueued}, duplicates {duplicates}, in {} ({rate}/s)", format::span(elapsed)))
     }
 }
 

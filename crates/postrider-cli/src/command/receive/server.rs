@@ -26,7 +26,7 @@ use super::answer::{Answer, Rejection, Status, cut};
 use super::batch::{self, Arrival, Unreadable};
 use super::sender::{Rules, Senders};
 use crate::server::guard::{Guard, Refusal};
-use crate::{humane, output};
+use crate::{format, output};
 
 /// The path that the edge's forwarders know.
 const BATCH_PATH: &str = "/api/v1/edge/batch";
@@ -77,7 +77,7 @@ impl Server {
     /// `accepted 12, duplicates 3, rejected 0`.
     pub(super) fn account(&self) -> String {
         let [accepted, duplicates, rejected] = [&self.accepted, &self.duplicates, &self.rejected]
-            .map(|counter| humane::count(counter.load(Ordering::Relaxed)));
+            .map(|counter| format::count(counter.load(Ordering::Relaxed)));
         format!("accepted {accepted}, duplicates {duplicates}, rejected {rejected}")
     }
 
@@ -288,7 +288,7 @@ async fn forward(store: &dyn Store, good: &[(Event, Message)]) -> Result<Vec<boo
         Ok(Ok(_)) => {}
         Ok(Err(error)) if error.kind() == ErrorKind::Refused => {}
         Ok(Err(error)) => warn!("cannot store a batch: {}", output::printable(&error.in_short())),
-        Err(_) => warn!("the database took longer than {} for a batch", humane::span(STORE_TIMEOUT)),
+        Err(_) => warn!("the database took longer than {} for a batch", format::span(STORE_TIMEOUT)),
     }
     done.map_err(|_| None)?.map_err(Some)
 }

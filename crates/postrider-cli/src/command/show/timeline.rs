@@ -3,11 +3,12 @@
 
 use std::time::SystemTime;
 
-use postrider::{AttemptRecord, DeliveryRecord, MessageDetail};
+use postrider::AttemptState;
+use postrider::inspect::{AttemptRecord, DeliveryRecord, DeliveryState, MessageDetail};
 
 use crate::command::list::state_paint;
 use crate::failure::Result;
-use crate::humane;
+use crate::format;
 use crate::output::{Output, Paint, printable, wrap};
 
 /// Room for a time such as `+23h 59m`.
@@ -22,33 +23,35 @@ pub(super) fn print(message: &MessageDetail, now: SystemTime, output: &mut Outpu
     }
     for delivery in &message.deliveries {
         gap(output)?;
-        let paint = state_paint(&delivery.state);
-        let state = output.paint(paint, &delivery.state);
+        let paint = state_paint(delivery.state);
+        let state = output.paint(paint, delivery.state.as_str());
         let text = format!("{}  {state}{}", printable(&delivery.sink), standing(delivery, now));
         event(output, "now", Dot::Hollow, paint, &text, &[])?;
     }
     if message.deliveries.is_empty() {
         gap(output)?;
         let state = ended(&message.attempts);
-        let text = output.paint(state_paint(state), state);
+        let text = output.paint(state_paint(state), state.as_str());
         event(output, "now", Dot::Hollow, state_paint(state), &text, &[])?;
     }
     Ok(())
 }
 
 /// How it ended, now that nothing is left to deliver: given up, if a sink that was tried never had it.
-fn ended(attempts: &[AttemptRecord]) -> &'static str {
-    let had = |sink: &str| attempts.iter().any(|attempt| attempt.sink == sink && attempt.state == "DISPATCHED");
-    if attempts.iter().all(|attempt| had(&attempt.sink)) { "delivered" } else { "discarded" }
+fn ended(attempts: &[AttemptRecord]) -> DeliveryState {
+    let had =
+        |sink: &str| attempts.iter().any(|attempt| attempt.sink == sink && attempt.state == AttemptState::Dispatched);
+    let everywhere = attempts.iter().all(|attempt| had(&attempt.sink));
+    if everywhere { DeliveryState::Delivered } else { DeliveryState::Discarded }
 }
 
 fn print_attempt(attempt: &AttemptRecord, enqueued_at: SystemTime, output: &mut Output) -> Result<()> {
-    let paint = match attempt.state.as_str() {
-        "DISPATCHED" => Paint::Good,
-        "FAILED" => Paint::Bad,
+    let paint = match attempt.state {
+        AttemptState::Dispatched => Paint::Good,
+        AttemptState::Failed => Paint::Bad,
         _ => Paint::Warning,
     };
-    let state = output.paint(paint, &attempt.state);
+    let state = output.paint(paint, attempt.state.as_str());
     let text = format!("{}  attempt {}  {state}", printable(&attempt.sink), attempt.attempt_no);
     let mut facts = vec![format!("by {}", attempt.worker_id)];
     match attempt.latency_ms {
@@ -70,30 +73,29 @@ fn print_attempt(attempt: &AttemptRecord, enqueued_at: SystemTime, output: &mut 
         details.extend(lines.map(|line| (Paint::Quiet, line.replace('\t', "    "))));
     }
     gap(output)?;
-    event(output, &humane::offset(enqueued_at, attempt.completed_at), Dot::Full, paint, &text, &details)
+    event(output, &format::offset(enqueued_at, attempt.completed_at), Dot::Full, paint, &text, &details)
 }
 
 fn held(attempt: &AttemptRecord) -> String {
-    humane::span(attempt.completed_at.duration_since(attempt.claimed_at).unwrap_or_default())
+    format::span(attempt.completed_at.duration_since(attempt.claimed_at).unwrap_or_default())
 }
 
 fn standing(delivery: &DeliveryRecord, now: SystemTime) -> String {
-    match (delivery.state.as_str(), &delivery.claimed_by, delivery.lease_expires_at, delivery.due_at) {
-        ("leased", Some(worker), Some(until), _) => match until.duration_since(now) {
+    match (delivery.state, &delivery.claimed_by, delivery.lease_expires_at, delivery.due_at) {
+        (DeliveryState::Leased, Some(worker), Some(until), _) => match until.duration_since(now) {
             Ok(left) => {
-                format!(", attempt {} by {}, {} left", delivery.attempt_no, printable(worker), humane::span(left))
+                format!(", attempt {} by {}, {} left", delivery.attempt_no, printable(worker), format::span(left))
             }
             Err(late) => format!(
                 ", attempt {} by {}, lease ran out {} ago",
                 delivery.attempt_no,
                 printable(worker),
-                humane::span(late.duration())
+                format::span(late.duration())
             ),
         },
-        ("pending", _, _, Some(due_at)) => format!(", {}", humane::due(now, due_at)),
-        ("dead", ..) => {
-            let attempts = u64::try_from(delivery.attempt_no).unwrap_or(0);
-            format!(" after {}, waits for a person", humane::counted(attempts, "attempt"))
+        (DeliveryState::Pending, _, _, Some(due_at)) => format!(", {}", format::due(now, due_at)),
+        (DeliveryState::Dead, ..) => {
+            format!(" after {}, waits for a person", format::counted(delivery.attempt_no, "attempt"))
         }
         _ => String::new(),
     }

@@ -9,7 +9,7 @@ pub(super) mod tests;
 
 use std::time::{Duration, SystemTime};
 
-use postrider::{DeadGroup, LaneState, LaneStatus, RelayRecord};
+use postrider::inspect::{DeadGroup, LaneState, LaneStatus, RelayRecord};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -17,10 +17,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, TableState};
 
 use self::table::{Column, Value, number, text};
-use super::look::{Picture, Sink};
+use super::snapshot::{Picture, Sink};
 use super::state::{Over, Pane, View};
 use crate::command::{lanes, sinks};
-use crate::humane::{self, counted};
+use crate::format::{self, counted};
 use crate::output::{Paint, printable};
 
 /// Rows of the sinks' box: it grows with the sinks, but leaves room for the others.
@@ -95,9 +95,9 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, picture: &Picture, colour: bool
     let (words, paint) = match (&picture.trouble, age) {
         (Some(trouble), _) => (printable(trouble), Paint::Bad),
         (None, None) => ("looking …".to_owned(), Paint::Quiet),
-        (None, Some(age)) if age > STALE => (format!("{} old", humane::span(age)), Paint::Warning),
+        (None, Some(age)) if age > STALE => (format!("{} old", format::span(age)), Paint::Warning),
         (None, Some(_)) => (
-            humane::clock(picture.now).replace('T', " ").split('.').next().unwrap_or_default().to_owned(),
+            format::clock(picture.now).replace('T', " ").split('.').next().unwrap_or_default().to_owned(),
             Paint::Quiet,
         ),
     };
@@ -153,21 +153,21 @@ const SINK_COLUMNS: [Column; 9] = [
 
 fn draw_sinks(frame: &mut Frame<'_>, area: Rect, picture: &Picture, view: &View) {
     let rows = picture.sinks.iter().map(|sink| sink_row(sink, view.colour)).collect();
-    let parked = match picture.sinks.iter().map(|sink| sink.status.parked_lanes).sum::<i64>() {
+    let parked = match picture.sinks.iter().map(|sink| sink.seen.status.parked_lanes).sum::<i64>() {
         0 => String::new(),
         parked => format!(": {} parked", counted(u64::try_from(parked).unwrap_or(0), "lane")),
     };
     // What relays say is a few seconds older than what the store says.
-    let reported = picture.sinks.iter().filter_map(|sink| sink.service.reported_at).min();
-    let reported = reported.map(|at| format!(" (breaker as of {})", humane::ago(picture.now, at)));
+    let reported = picture.sinks.iter().filter_map(|sink| sink.seen.service.reported_at).min();
+    let reported = reported.map(|at| format!(" (breaker as of {})", format::ago(picture.now, at)));
     let title = format!("sinks{parked}{}", reported.filter(|_| area.width >= WIDE_COLUMNS).unwrap_or_default());
     draw_table(frame, area, (Pane::Sinks, &title), &SINK_COLUMNS, rows, (picture, view));
 }
 
 fn sink_row(sink: &Sink, colour: bool) -> Vec<Value> {
-    let (status, service) = (&sink.status, &sink.service);
+    let (status, service) = (&sink.seen.status, &sink.seen.service);
     let quiet = style(colour, Paint::Quiet);
-    let (state, state_paint) = sinks::state_words(status, service);
+    let (state, state_paint) = sinks::state_words(&sink.seen);
     let moves = sink.per_second.is_some_and(|rate| rate > 0.0);
     vec![
         words(&status.sink, Style::new()),
@@ -184,11 +184,11 @@ fn sink_row(sink: &Sink, colour: bool) -> Vec<Value> {
 
 /// How long the oldest has been due, in one unit.
 fn oldest(sink: &Sink) -> String {
-    if sink.status.due == 0 {
+    if sink.seen.status.due == 0 {
         return "-".to_owned();
     }
-    let age = Duration::try_from_secs_f64(sink.status.oldest_due_age_seconds).unwrap_or_default();
-    humane::age(SystemTime::UNIX_EPOCH + age, SystemTime::UNIX_EPOCH)
+    let age = format::seconds(sink.seen.status.oldest_due_age_seconds);
+    format::age(SystemTime::UNIX_EPOCH + age, SystemTime::UNIX_EPOCH)
 }
 
 const DEAD_COLUMNS: [Column; 6] = [
@@ -210,8 +210,8 @@ fn group_row(group: &DeadGroup, now: SystemTime, colour: bool) -> Vec<Value> {
         amount(group.count, colour, Paint::Bad),
         words(&group.sink, Style::new()),
         words(&group.topic, Style::new()),
-        words(group.error_code.as_deref().unwrap_or(&group.reason), Style::new()),
-        words(humane::age(now, group.last_died_at), Style::new()),
+        words(group.error_code.as_deref().unwrap_or(group.reason.as_str()), Style::new()),
+        words(format::age(now, group.last_died_at), Style::new()),
         words(group.error_message.as_deref().unwrap_or_default(), style(colour, Paint::Quiet)),
     ]
 }
@@ -252,7 +252,7 @@ fn relay_row(relay: &RelayRecord, now: SystemTime, colour: bool) -> Vec<Value> {
     vec![
         words(&relay.report.worker_id, Style::new()),
         amount(i64::try_from(held).unwrap_or(i64::MAX), colour, Paint::Plain),
-        words(humane::age(now, relay.reported_at), Style::new()),
+        words(format::age(now, relay.reported_at), Style::new()),
         words(state.0, style(colour, state.1)),
     ]
 }

@@ -1,10 +1,10 @@
 //! Where a person is in `top`: the box, the line, what is open, what was asked. Turns keys into acts and touches nothing
 //! itself, so that every key can be tested without a terminal.
 
-use postrider::DeadFilter;
+use postrider::inspect::DeadFilter;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::look::Picture;
+use super::snapshot::Picture;
 
 /// The boxes, in the order of Tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl View {
             self.said("select a sink first: Tab".to_owned());
             return Act::Nothing;
         };
-        Act::Pause(sink.status.sink.clone(), !sink.status.paused)
+        Act::Pause(sink.seen.status.sink.clone(), !sink.seen.status.paused)
     }
 
     /// Of the selected sink, or of the selected group. What dies from now on is not meant.
@@ -174,12 +174,12 @@ impl View {
             Pane::Sinks => self
                 .selected(Pane::Sinks, picture)
                 .and_then(|line| picture.sinks.get(line))
-                .map(|sink| DeadFilter { sink: Some(sink.status.sink.clone()), died_to, ..DeadFilter::default() }),
+                .map(|sink| DeadFilter { sink: Some(sink.seen.status.sink.clone()), died_to, ..DeadFilter::default() }),
             Pane::Dead => {
                 self.selected(Pane::Dead, picture).and_then(|line| picture.groups.get(line)).map(|group| DeadFilter {
                     sink: Some(group.sink.clone()),
                     topic: Some(group.topic.clone()),
-                    reason: Some(group.reason.clone()),
+                    reason: Some(group.reason),
                     error_code: group.error_code.clone(),
                     died_to,
                     ..DeadFilter::default()

@@ -11,9 +11,9 @@ const LIMIT = 50;
 
 export function Audit() {
   useTitle('Audit');
-  const [before, setBefore] = useState([]);
-  const at = before.at(-1);
-  const audit = useData((signal) => get('/api/v1/audit', { before: at, limit: LIMIT }, signal), `audit ${at ?? ''}`);
+  const [pages, setPages] = useState([]);
+  const after = pages.at(-1);
+  const audit = useData((signal) => get('/api/v1/audit', { after, limit: LIMIT }, signal), `audit ${after ?? ''}`);
   const items = audit.data?.items;
   return html`<div class="head"><h1>Audit</h1><p class="muted">What operators did, from the page, the API, the command line and by SQL. Nothing here can be changed.</p></div>
     <${Problem} error=${audit.error} retry=${audit.reload} />
@@ -21,8 +21,8 @@ export function Audit() {
     ${items?.length === 0 && html`<${Nothing}>${at ? 'Nothing older.' : 'Nobody has changed anything yet.'}<//>`}
     ${items?.length > 0 && html`<${List} items=${items} />`}
     <div class="pager">
-      ${before.length > 0 && html`<button type="button" onClick=${() => setBefore(before.slice(0, -1))}>← Newer</button>`}
-      ${audit.data?.next && html`<button type="button" onClick=${() => setBefore([...before, audit.data.next])}>Older →</button>`}
+      ${pages.length > 0 && html`<button type="button" onClick=${() => setPages(pages.slice(0, -1))}>← Newer</button>`}
+      ${audit.data?.next && html`<button type="button" onClick=${() => setPages([...pages, audit.data.next])}>Older →</button>`}
     </div>`;
 }
 

@@ -45,8 +45,8 @@ export function DeadLetters({ route: { query } }) {
     { name: 'lane', label: 'Lane', more: true },
     { name: 'namespace', label: 'Namespace', more: true },
     { name: 'tenant_id', label: 'Tenant', more: true },
-    { name: 'from', label: 'Died from', time: true, more: true },
-    { name: 'to', label: 'Died before', time: true, more: true },
+    { name: 'died_from', label: 'Died from', time: true, more: true },
+    { name: 'died_to', label: 'Died before', time: true, more: true },
   ];
   const total = groups.data?.items.reduce((sum, group) => sum + group.count, 0);
   return html`<div class="head"><h1>Dead letters</h1><p class="muted">Not tried again until you say so. Correct the cause first, then redrive.</p></div>

@@ -19,10 +19,10 @@ export function Messages({ route: { query } }) {
   const [pages, setPages] = useState([]);
   const filter = JSON.stringify(query);
   useEffect(() => setPages([]), [filter]);
-  const before = pages.at(-1);
+  const after = pages.at(-1);
   const messages = useData(
-    (signal) => get('/api/v1/messages', { ...query, before, limit: LIMIT }, signal),
-    `${filter} ${before ?? ''}`,
+    (signal) => get('/api/v1/messages', { ...query, after, limit: LIMIT }, signal),
+    `${filter} ${after ?? ''}`,
   );
   const fields = [
     { name: 'state', label: 'State', options: STATES },

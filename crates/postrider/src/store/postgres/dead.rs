@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::statement::{Parameter, matching, sql};
 use crate::error::Error;
-use crate::inspect::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
+use crate::inspect::{Cursor, DeadFilter, DeadGroup, DeadLetter, MAX_DEAD_GROUPS, Page, PageRequest};
 
 pub(super) fn filter_parameters(filter: &DeadFilter) -> [Parameter<'_>; 10] {
     [
@@ -27,17 +27,20 @@ pub(super) fn filter_parameters(filter: &DeadFilter) -> [Parameter<'_>; 10] {
 pub(super) async fn list(
     store: &PostgresStore,
     filter: &DeadFilter,
-    page: &DeadPage,
-) -> Result<Vec<DeadLetter>, Error> {
+    page: &PageRequest,
+) -> Result<Page<DeadLetter>, Error> {
+    let after = page.after.as_ref().map(Cursor::letter).transpose()?;
     let (died_at, message_id, sink) =
-        page.after.as_ref().map_or((None, None, None), |(at, id, sink)| (Some(at), Some(id), Some(sink)));
+        after.as_ref().map_or((None, None, None), |(at, id, sink)| (Some(at), Some(id), Some(sink)));
     let place: [Parameter<'_>; 4] = [
         (&died_at, Type::TIMESTAMPTZ),
         (&message_id, Type::UUID),
         (&sink, Type::TEXT),
         (&i64::from(page.limit), Type::INT8),
     ];
-    store.ask(matching!("dead", "list"), &[&filter_parameters(filter)[..], &place].concat()).await?.all()
+    let letters =
+        store.ask(matching!("dead", "list"), &[&filter_parameters(filter)[..], &place].concat()).await?.all()?;
+    Ok(Page::of_dead(letters, page.limit))
 }
 
 pub(super) async fn group(store: &PostgresStore, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {

@@ -10,13 +10,14 @@ use uuid::Uuid;
 use super::statement::sql;
 use super::{PostgresStore, dead, lease, list, operate, pending, prune, watch};
 use crate::error::Error;
+use crate::explain::Explanation;
 use crate::inspect::{
-    AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, Entry, Explanation, FutureTimes, Inspect,
-    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, RelayRecord, ReplayCount,
+    AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeliveryFilter, Entry, FutureTimes, Inspect, LaneFilter,
+    LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, PageRequest, RelayRecord, ReplayCount,
     Sample, SinkStatus,
 };
-use crate::operate::Replay;
-use crate::store::{Pruned, Route};
+use crate::operate::{Pruned, Replay};
+use crate::store::Route;
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -28,8 +29,8 @@ impl Inspect for PostgresStore {
         self.ask(sql!("list", "status"), &[]).await?.all()
     }
 
-    async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-        list::list(self, filter).await
+    async fn list(&self, filter: &ListFilter, page: &PageRequest) -> Result<Page<MessageSummary>, Error> {
+        list::list(self, filter, page).await
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -44,11 +45,11 @@ impl Inspect for PostgresStore {
         self.ask(sql!("operate", "routes"), &[]).await?.all()
     }
 
-    async fn lanes(&self, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
-        list::lanes(self, filter).await
+    async fn lanes(&self, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
+        list::lanes(self, filter, limit).await
     }
 
-    async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+    async fn dead_letters(&self, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error> {
         dead::list(self, filter, page).await
     }
 
@@ -96,8 +97,8 @@ impl Inspect for PostgresStore {
         watch::relays(self).await
     }
 
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-        operate::audit(self, before, limit).await
+    async fn audit(&self, page: &PageRequest) -> Result<Page<AuditRecord>, Error> {
+        operate::audit(self, page).await
     }
 
     async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error> {

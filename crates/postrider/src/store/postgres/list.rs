@@ -8,21 +8,25 @@ use uuid::Uuid;
 use super::statement::{Answer, Parameter, int, sql};
 use super::{PostgresStore, watch};
 use crate::error::Error;
-use crate::explain::{self, Facts};
+use crate::explain::{self, Explanation, Facts};
 use crate::inspect::{
-    Explanation, Inspect as _, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT,
-    MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, just_after,
+    Cursor, Inspect as _, LaneFilter, LaneStatus, ListFilter, MAX_IDS_LOOKED_AT, MAX_KEY_TOPICS, MAX_LOOKED_AT,
+    MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, PageRequest, just_after,
 };
 use crate::store::row::{FromRow as _, Row as _};
 
-pub(super) async fn list(store: &PostgresStore, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-    let range = filter.ids();
+pub(super) async fn list(
+    store: &PostgresStore,
+    filter: &ListFilter,
+    page: &PageRequest,
+) -> Result<Page<MessageSummary>, Error> {
+    let range = filter.ids(page.after.as_ref().map(Cursor::message).transpose()?);
     let Some(Named { ids, look_on }) = named(store, filter, range).await? else {
-        return list_between(store, filter, range).await;
+        return list_between(store, filter, range, page.limit).await;
     };
     let mut found = Vec::new();
     for id in &ids {
-        found.extend(list_between(store, filter, (*id, just_after(*id))).await?.items);
+        found.extend(list_between(store, filter, (*id, just_after(*id)), page.limit).await?.items);
     }
     Ok(Page::of_named(found, ids.len(), look_on))
 }
@@ -34,8 +38,7 @@ async fn named(
     filter: &ListFilter,
     (id_from, id_before): (Uuid, Uuid),
 ) -> Result<Option<Named>, Error> {
-    let meant =
-        |id: &Uuid| (id_from..id_before).contains(id) && filter.id_tail.as_ref().is_none_or(|tail| tail.ends(*id));
+    let meant = |id: &Uuid| (id_from..id_before).contains(id) && filter.id.as_ref().is_none_or(|tail| tail.ends(*id));
     if let Some(key) = &filter.dedupe_key {
         let mut ids = with_key(store, filter, key).await?;
         ids.retain(meant);
@@ -43,7 +46,7 @@ async fn named(
         ids.truncate(MAX_NAMED as usize);
         return Ok(Some(Named { ids, look_on: None }));
     }
-    let Some(tail) = &filter.id_tail else { return Ok(None) };
+    let Some(tail) = &filter.id else { return Ok(None) };
     if let Some(id) = tail.whole() {
         return Ok(Some(Named { ids: vec![id].into_iter().filter(meant).collect(), look_on: None }));
     }
@@ -77,13 +80,14 @@ async fn list_between(
     store: &PostgresStore,
     filter: &ListFilter,
     (id_from, id_before): (Uuid, Uuid),
+    limit: u32,
 ) -> Result<Page<MessageSummary>, Error> {
-    let limit = filter.limit.clamp(1, MAX_PAGE);
+    let limit = limit.clamp(1, MAX_PAGE);
     let answer = store
         .ask(
             sql!("list", "messages"),
             &[
-                (&filter.state.map(ListState::as_str), Type::TEXT),
+                (&filter.state, Type::TEXT),
                 (&filter.namespace, Type::TEXT),
                 (&filter.topic, Type::TEXT),
                 (&filter.tenant_id, Type::UUID),
@@ -108,12 +112,12 @@ fn look_on(answer: &Answer) -> Result<Option<Uuid>, Error> {
     Ok(answer.last().map(|row| row.read("look_on")).transpose()?.flatten())
 }
 
-pub(super) async fn lanes(store: &PostgresStore, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+pub(super) async fn lanes(store: &PostgresStore, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
     let which: [Parameter<'_>; 4] = [
         (&filter.sink, Type::TEXT),
         (&filter.lane, Type::TEXT),
-        (&filter.state.map(LaneState::as_str), Type::TEXT),
-        (&i64::from(filter.limit.min(MAX_PAGE)), Type::INT8),
+        (&filter.state, Type::TEXT),
+        (&i64::from(limit.min(MAX_PAGE)), Type::INT8),
     ];
     store.ask(sql!("list", "lanes"), &which).await?.all()
 }

@@ -8,7 +8,7 @@ use super::statement::{Parameter, int, seconds, sql};
 use super::{PostgresStore, dead, pending};
 use crate::enqueue::{self, Enqueued, columns};
 use crate::error::{Cause, Error};
-use crate::inspect::{AuditRecord, ReplayCount};
+use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, Done, Replay, check};
 use crate::store::row::Row as _;
@@ -50,7 +50,7 @@ async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<
             call.one(sql!("operate", "pause"), &[(sink, Type::TEXT), (&paused, Type::BOOL)]).await
         }
         Action::SetOnDead { sink, on_dead } => {
-            call.one(sql!("operate", "set_on_dead"), &[(sink, Type::TEXT), (&on_dead.as_str(), Type::TEXT)]).await
+            call.one(sql!("operate", "set_on_dead"), &[(sink, Type::TEXT), (on_dead, Type::TEXT)]).await
         }
         Action::UnclaimStuck { older_than } => {
             call.one(sql!("operate", "unclaim_stuck"), &[(&seconds(*older_than), Type::TEXT)]).await
@@ -105,9 +105,10 @@ pub(super) async fn count_replay(store: &PostgresStore, replay: &Replay) -> Resu
     Ok(ReplayCount { delivered: row.read("delivered")?, never_delivered: row.read("never_delivered")?, next })
 }
 
-pub(super) async fn audit(store: &PostgresStore, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-    let page = [(&before as _, Type::INT8), (&i64::from(limit) as _, Type::INT8)];
-    store.ask(sql!("operate", "audit"), &page).await?.all()
+pub(super) async fn audit(store: &PostgresStore, page: &PageRequest) -> Result<Page<AuditRecord>, Error> {
+    let before = page.after.as_ref().map(Cursor::entry).transpose()?;
+    let which = [(&before as _, Type::INT8), (&i64::from(page.limit) as _, Type::INT8)];
+    Ok(Page::of_audit(store.ask(sql!("operate", "audit"), &which).await?.all()?, page.limit))
 }
 
 /// Who acts, and where. Their parameters begin at $2.

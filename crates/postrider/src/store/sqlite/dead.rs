@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::statement::{all, digits, execute, matching, micros_of, sql, value, values};
 use crate::error::Error;
-use crate::inspect::{DeadFilter, DeadGroup, DeadLetter, DeadPage, MAX_DEAD_GROUPS};
+use crate::inspect::{Cursor, DeadFilter, DeadGroup, DeadLetter, MAX_DEAD_GROUPS, Page, PageRequest};
 use crate::store::row::{FromRow, Row, records};
 
 /// A filter as SQLite takes it.
@@ -53,8 +53,9 @@ pub(super) fn missing(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<U
     values(tx, matching!("dead", "missing"), &Terms::new(filter).with(&[]))
 }
 
-pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
-    let after = page.after.as_ref();
+pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error> {
+    let after = page.after.as_ref().map(Cursor::letter).transpose()?;
+    let after = after.as_ref();
     let died_at = after.map(|(died_at, ..)| micros_of(*died_at));
     let (message_id, sink) = (after.map(|(_, id, _)| id), after.map(|(.., sink)| sink));
     let terms = Terms::new(filter);
@@ -64,7 +65,7 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &DeadFilter, page: &DeadPage) -
         (":after_sink", &sink),
         (":limit", &page.limit),
     ]);
-    all(tx, matching!("dead", "list"), &parameters)
+    Ok(Page::of_dead(all(tx, matching!("dead", "list"), &parameters)?, page.limit))
 }
 
 pub(super) fn group(tx: &Transaction<'_>, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {

@@ -9,14 +9,15 @@ use uuid::Uuid;
 use super::statement::{all, sql};
 use super::{SqliteStore, dead, input, lease, list, operate, pending, prune, watch};
 use crate::error::Error;
+use crate::explain::Explanation;
 use crate::inspect::{
-    AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeadPage, DeliveryFilter, Entry, Explanation, FutureTimes, Inspect,
-    LaneFilter, LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, RelayRecord, ReplayCount,
+    AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeliveryFilter, Entry, FutureTimes, Inspect, LaneFilter,
+    LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, PageRequest, RelayRecord, ReplayCount,
     Sample, SinkStatus,
 };
-use crate::operate::Replay;
+use crate::operate::{Pruned, Replay};
+use crate::store::Route;
 use crate::store::row::time;
-use crate::store::{Pruned, Route};
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -28,9 +29,9 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| all(tx, sql!("list", "status"), &[]))).await
     }
 
-    async fn list(&self, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-        let filter = filter.clone();
-        self.reader.run(move |session| session.read(|tx, _| list::list(tx, &filter))).await
+    async fn list(&self, filter: &ListFilter, page: &PageRequest) -> Result<Page<MessageSummary>, Error> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.reader.run(move |session| session.read(|tx, _| list::list(tx, &filter, &page))).await
     }
 
     async fn show(&self, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {
@@ -46,12 +47,12 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| all(tx, sql!("operate", "routes"), &[]))).await
     }
 
-    async fn lanes(&self, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
+    async fn lanes(&self, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
         let filter = filter.clone();
-        self.reader.run(move |session| session.read(|tx, _| list::lanes(tx, &filter))).await
+        self.reader.run(move |session| session.read(|tx, _| list::lanes(tx, &filter, limit))).await
     }
 
-    async fn dead_letters(&self, filter: &DeadFilter, page: &DeadPage) -> Result<Vec<DeadLetter>, Error> {
+    async fn dead_letters(&self, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error> {
         let (filter, page) = (filter.clone(), page.clone());
         self.reader.run(move |session| session.read(|tx, _| dead::list(tx, &filter, &page))).await
     }
@@ -108,8 +109,9 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| watch::relays(tx))).await
     }
 
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-        self.reader.run(move |session| session.read(|tx, _| operate::audit(tx, before, limit))).await
+    async fn audit(&self, page: &PageRequest) -> Result<Page<AuditRecord>, Error> {
+        let page = page.clone();
+        self.reader.run(move |session| session.read(|tx, _| operate::audit(tx, &page))).await
     }
 
     async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error> {

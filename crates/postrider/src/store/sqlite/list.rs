@@ -7,19 +7,26 @@ use uuid::Uuid;
 use super::statement::{all, first, sql, value, values};
 use super::watch;
 use crate::error::{Cause, Error};
-use crate::explain::{self, Facts};
+use crate::explain::{self, Explanation, Facts};
 use crate::inspect::{
-    DeliveryRecord, Entry, Explanation, LaneFilter, LaneState, LaneStatus, ListFilter, ListState, MAX_IDS_LOOKED_AT,
-    MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, just_after,
+    Cursor, DeliveryRecord, DeliveryState, Entry, LaneFilter, LaneStatus, ListFilter, MAX_IDS_LOOKED_AT,
+    MAX_KEY_TOPICS, MAX_LOOKED_AT, MAX_NAMED, MAX_PAGE, MessageDetail, MessageSummary, Named, Page, PageRequest,
+    just_after,
 };
 use crate::store::row::{FromRow as _, Row, time};
 
-pub(super) fn list(tx: &Transaction<'_>, filter: &ListFilter) -> Result<Page<MessageSummary>, Error> {
-    let range = filter.ids();
-    let Some(Named { ids, look_on }) = named(tx, filter, range)? else { return list_between(tx, filter, range) };
+pub(super) fn list(
+    tx: &Transaction<'_>,
+    filter: &ListFilter,
+    page: &PageRequest,
+) -> Result<Page<MessageSummary>, Error> {
+    let range = filter.ids(page.after.as_ref().map(Cursor::message).transpose()?);
+    let Some(Named { ids, look_on }) = named(tx, filter, range)? else {
+        return list_between(tx, filter, range, page.limit);
+    };
     let mut found = Vec::new();
     for id in &ids {
-        found.extend(list_between(tx, filter, (*id, just_after(*id)))?.items);
+        found.extend(list_between(tx, filter, (*id, just_after(*id)), page.limit)?.items);
     }
     Ok(Page::of_named(found, ids.len(), look_on))
 }
@@ -32,7 +39,7 @@ fn named(
     (id_from, id_before): (Uuid, Uuid),
 ) -> Result<Option<Named>, Error> {
     let newest_first = |mut ids: Vec<Uuid>| {
-        ids.retain(|id| (id_from..id_before).contains(id) && filter.id_tail.as_ref().is_none_or(|tail| tail.ends(*id)));
+        ids.retain(|id| (id_from..id_before).contains(id) && filter.id.as_ref().is_none_or(|tail| tail.ends(*id)));
         ids.sort_unstable_by(|one, other| other.cmp(one));
         ids.dedup();
         ids.truncate(MAX_NAMED as usize);
@@ -41,7 +48,7 @@ fn named(
     if let Some(key) = &filter.dedupe_key {
         return Ok(Some(Named { ids: newest_first(with_key(tx, filter, key)?), look_on: None }));
     }
-    let Some(tail) = &filter.id_tail else { return Ok(None) };
+    let Some(tail) = &filter.id else { return Ok(None) };
     if let Some(id) = tail.whole() {
         return Ok(Some(Named { ids: newest_first(vec![id]), look_on: None }));
     }
@@ -97,8 +104,8 @@ fn list_between(
     tx: &Transaction<'_>,
     filter: &ListFilter,
     (id_from, id_before): (Uuid, Uuid),
+    limit: u32,
 ) -> Result<Page<MessageSummary>, Error> {
-    let state = filter.state.map(ListState::as_str);
     let messages: [(&str, &dyn ToSql); 6] = [
         (":namespace", &filter.namespace),
         (":topic", &filter.topic),
@@ -108,17 +115,15 @@ fn list_between(
         (":id_before", &id_before),
     ];
     let statement = match filter.state {
-        Some(ListState::Pending | ListState::Leased) => sql!("list", "open"),
-        Some(ListState::Dead) => sql!("list", "dead"),
-        Some(ListState::Delivered | ListState::Discarded) | None => {
-            return page(tx, sql!("list", "messages"), &messages, filter.limit, |row| {
-                lines_of_message(tx, row, filter)
-            });
+        Some(DeliveryState::Pending | DeliveryState::Leased) => sql!("list", "open"),
+        Some(DeliveryState::Dead) => sql!("list", "dead"),
+        Some(DeliveryState::Delivered | DeliveryState::Discarded) | None => {
+            return page(tx, sql!("list", "messages"), &messages, limit, |row| lines_of_message(tx, row, filter));
         }
     };
     let deliveries: Vec<(&str, &dyn ToSql)> =
-        messages.into_iter().chain([(":state", &state as &dyn ToSql), (":sink", &filter.sink)]).collect();
-    page(tx, statement, &deliveries, filter.limit, |row| Ok(vec![MessageSummary::from_row(row)?]))
+        messages.into_iter().chain([(":state", &filter.state as &dyn ToSql), (":sink", &filter.sink)]).collect();
+    page(tx, statement, &deliveries, limit, |row| Ok(vec![MessageSummary::from_row(row)?]))
 }
 
 /// Reads until the page is full or enough was looked at. It ends between two messages.
@@ -159,8 +164,8 @@ fn lines_of_message(tx: &Transaction<'_>, row: &impl Row, filter: &ListFilter) -
     let open = deliveries(tx, message.message_id)?;
     if open.is_empty() {
         let which: [(&str, &dyn ToSql); 2] = [(":message_id", &message.message_id), (":sink", &filter.sink)];
-        let ended: Option<String> = value(tx, sql!("list", "how_it_ended"), &which)?;
-        let asked = ended.filter(|ended| filter.state.is_none_or(|state| state.as_str() == ended));
+        let ended: Option<DeliveryState> = value(tx, sql!("list", "how_it_ended"), &which)?;
+        let asked = ended.filter(|ended| filter.state.is_none_or(|state| state == *ended));
         return Ok(asked.into_iter().map(|state| MessageSummary { state, ..message.clone() }).collect());
     }
     if filter.state.is_some() {
@@ -177,13 +182,9 @@ fn lines_of_message(tx: &Transaction<'_>, row: &impl Row, filter: &ListFilter) -
     Ok(lines.collect())
 }
 
-pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter) -> Result<Vec<LaneStatus>, Error> {
-    let which: [(&str, &dyn ToSql); 4] = [
-        (":sink", &filter.sink),
-        (":lane", &filter.lane),
-        (":state", &filter.state.map(LaneState::as_str)),
-        (":limit", &filter.limit.min(MAX_PAGE)),
-    ];
+pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
+    let which: [(&str, &dyn ToSql); 4] =
+        [(":sink", &filter.sink), (":lane", &filter.lane), (":state", &filter.state), (":limit", &limit.min(MAX_PAGE))];
     all(tx, sql!("list", "lanes"), &which)
 }
 

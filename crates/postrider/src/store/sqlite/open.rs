@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::error::{Cause, Error};
+use crate::message::Message;
 
 /// How long to wait for another connection's write transaction. SQLite knows no queue for the lock: under many writers
 /// an unlucky one waits longer than its share.
@@ -140,6 +141,32 @@ fn unusable(path: &Path) -> String {
         }
         Err(cause) => format!("{cause}: let this user write the file and its directory, or give another path"),
     }
+}
+
+/// How long a try waits for others that write to the same file.
+const TRY_WAIT: Duration = Duration::from_secs(10);
+
+/// Whether the outbox in this file would take these messages. Everything is rolled back.
+///
+/// # Errors
+///
+/// As `enqueue_many`; or the file cannot be opened, or is locked for longer than ten seconds.
+pub fn try_enqueue(file: &Path, messages: &[Message]) -> Result<(), Error> {
+    let mut connection = Connection::open(file)?;
+    connection.busy_timeout(TRY_WAIT)?;
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    crate::enqueue::rusqlite::enqueue_many(&tx, messages)?;
+    Ok(tx.rollback()?)
+}
+
+/// Whether this file holds an outbox. It is not changed.
+///
+/// # Errors
+///
+/// It cannot be opened, or is no SQLite file.
+pub fn holds_outbox(file: &Path) -> Result<bool, Error> {
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    Ok(connection.table_exists(None, "outbox_message")?)
 }
 
 #[cfg(test)]

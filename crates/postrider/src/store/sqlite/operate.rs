@@ -11,9 +11,9 @@ use super::statement::{all, digits, execute, micros_of, sql, value};
 use super::{dead, input, lease, pending, prune};
 use crate::enqueue::{self, Enqueued};
 use crate::error::{Cause, Error};
-use crate::inspect::{AuditRecord, ReplayCount};
+use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
 use crate::message::Message;
-use crate::operate::{Action, Done, MAX_PER_ACTION, Replay, check};
+use crate::operate::{Action, ActionName, Done, MAX_PER_ACTION, Replay, check};
 use crate::store::row::{FromRow, Row, records, time};
 use crate::store::{OnDead, Pruned, Route};
 
@@ -41,7 +41,7 @@ pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> 
         let enqueued = enqueue::rusqlite::enqueue(tx, message)?;
         detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
         let detail = Value::Object(detail).to_string();
-        write_audit(tx, now, (actor, check::ENQUEUE, &detail), enqueued.created.into())?;
+        write_audit(tx, now, (actor, ActionName::Enqueue, &detail), enqueued.created.into())?;
         Ok(enqueued)
     })
 }
@@ -60,7 +60,7 @@ pub(super) fn pruned(session: &mut Session, pruned: Pruned) -> Result<(), Error>
 fn write_audit(
     tx: &Transaction<'_>,
     now: i64,
-    (actor, action, detail): (&str, &str, &str),
+    (actor, action, detail): (&str, ActionName, &str),
     affected: i64,
 ) -> Result<(), Error> {
     let entry: [(&str, &dyn ToSql); 5] =
@@ -171,7 +171,6 @@ pub(super) fn configure_sink(
     on_dead: Option<OnDead>,
 ) -> Result<bool, Error> {
     execute(tx, sql!("operate", "add_sink"), &[(":sink", &sink)])?;
-    let on_dead = on_dead.map(OnDead::as_str);
     let which: [(&str, &dyn ToSql); 3] = [(":sink", &sink), (":paused", &paused), (":on_dead", &on_dead)];
     Ok(execute(tx, sql!("operate", "configure_sink"), &which)? > 0)
 }
@@ -183,6 +182,8 @@ pub(super) fn change_route(tx: &Transaction<'_>, sql: &str, route: &Route) -> Re
     Ok(execute(tx, sql, &which)? > 0)
 }
 
-pub(super) fn audit(tx: &Transaction<'_>, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>, Error> {
-    all(tx, sql!("operate", "audit"), &[(":before", &before), (":limit", &limit)])
+pub(super) fn audit(tx: &Transaction<'_>, page: &PageRequest) -> Result<Page<AuditRecord>, Error> {
+    let before = page.after.as_ref().map(Cursor::entry).transpose()?;
+    let entries = all(tx, sql!("operate", "audit"), &[(":before", &before), (":limit", &page.limit)])?;
+    Ok(Page::of_audit(entries, page.limit))
 }

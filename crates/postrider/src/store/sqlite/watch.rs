@@ -12,7 +12,7 @@ use super::SqliteStore;
 use super::session::Session;
 use super::statement::{all, execute, first, micros, micros_of, sql, value};
 use crate::error::Error;
-use crate::inspect::{FutureTimes, LONGEST_LEASE, RelayRecord, RelayReport, Sample};
+use crate::inspect::{AttemptCounts, FutureTimes, LONGEST_LEASE, RelayRecord, RelayReport, Sample};
 use crate::store::row::{FromRow, Row, records};
 
 /// Samples past their retention that go with one measurement, at most.
@@ -91,7 +91,7 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
         return Ok(false);
     }
     for Line { sample, last_success_at, last_error_at } in &measurement.lines {
-        let [dispatched, retryable, failed, zombie_requeue] = &sample.attempts;
+        let AttemptCounts { dispatched, retryable, failed, zombie_requeue } = &sample.attempts;
         let line: [(&str, &dyn ToSql); 18] = [
             (":at", &measurement.at),
             (":sink", &sample.sink),

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use postrider::inspect::{DeliveryFilter, RelayReport};
+use postrider::operate::Action;
 use postrider::{
-    Action, Claim, DeliveryFilter, Error, ErrorKind, Event, Inspect as _, Message, Operate as _, Outcome, Queue as _,
-    RelayReport, Route, SqliteStore,
+    Claim, Error, ErrorKind, Event, Inspect as _, Message, Operate as _, Outcome, Queue as _, Route, SqliteStore,
 };
 use postrider_testkit::python;
 use rusqlite::Connection;

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline};
 
 use crate::command::demo::view::{Snapshot, Viewer, stopwatch};
 use crate::command::demo::world::{Event, Lane, LaneState, Tone};
-use crate::humane::count;
+use crate::format::count;
 use crate::output::printable;
 
 /// Width of the left boxes.

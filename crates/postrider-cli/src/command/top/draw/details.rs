@@ -1,9 +1,9 @@
 //! What lies over the boxes of `top`: the help, and everything about the selected line, with the commands that go on from
 //! there.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use postrider::{DeadGroup, LaneState, LaneStatus, RelayRecord};
+use postrider::inspect::{AttemptCounts, DeadGroup, LaneState, LaneStatus, RelayRecord};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
@@ -12,9 +12,9 @@ use ratatui::widgets::{Clear, Paragraph, Wrap};
 use super::table::per_second;
 use super::{boxed, style};
 use crate::command::sinks::{breaker_words, state_words};
-use crate::command::top::look::{Picture, Sink};
+use crate::command::top::snapshot::{Picture, Sink};
 use crate::command::top::state::{Pane, View};
-use crate::humane;
+use crate::format;
 use crate::output::{Paint, printable};
 
 /// Width of what lies over the boxes.
@@ -75,19 +75,19 @@ fn show(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>) {
 type Facts = (String, Vec<(&'static str, String)>);
 
 fn sink_facts(sink: &Sink, now: SystemTime) -> Facts {
-    let (status, service) = (&sink.status, &sink.service);
-    let window = humane::window(Duration::try_from_secs_f64(status.recent_seconds).unwrap_or_default());
+    let (status, service) = (&sink.seen.status, &sink.seen.service);
+    let window = format::window(format::seconds(status.recent_seconds));
     let last = |time: Option<SystemTime>| {
-        time.map_or_else(|| format!("none in the last {window}"), |time| humane::ago(now, time))
+        time.map_or_else(|| format!("none in the last {window}"), |time| format::ago(now, time))
     };
-    let [dispatched, retryable, failed, zombies] = status.recent;
+    let AttemptCounts { dispatched, retryable, failed, zombie_requeue } = status.recent;
     let facts = vec![
-        ("state", state_words(status, service).0),
+        ("state", state_words(&sink.seen).0),
         ("kind", service.kind.clone().unwrap_or_default()),
         (
             "relays",
             match service.reported_at {
-                Some(at) => format!("{}, reported {}", service.relays, humane::ago(now, at)),
+                Some(at) => format!("{}, reported {}", service.relays, format::ago(now, at)),
                 None => service.relays.to_string(),
             },
         ),
@@ -97,18 +97,11 @@ fn sink_facts(sink: &Sink, now: SystemTime) -> Facts {
         ("rate", sink.per_second.map(|rate| per_second(rate, usize::from(WIDTH))).unwrap_or_default()),
         ("pending", format!("{}, {} of them due now", status.pending, status.due)),
         ("leased", format!("{}, {} of them past the end of the lease", status.leased, status.expired)),
-        (
-            "dead",
-            format!(
-                "{}; {} parked",
-                status.dead,
-                humane::counted(u64::try_from(status.parked_lanes).unwrap_or(0), "lane")
-            ),
-        ),
+        ("dead", format!("{}; {} parked", status.dead, format::counted(status.parked_lanes, "lane"))),
         (
             "attempts",
             format!(
-                "last {window}: {dispatched} delivered, {retryable} to retry, {failed} failed, {zombies} lost their lease"
+                "last {window}: {dispatched} delivered, {retryable} to retry, {failed} failed, {zombie_requeue} lost their lease"
             ),
         ),
         ("last success", last(status.last_success_at)),
@@ -123,10 +116,10 @@ fn group_facts(group: &DeadGroup, now: SystemTime) -> Facts {
     let facts = vec![
         ("dead", group.count.to_string()),
         ("topic", group.topic.clone()),
-        ("reason", group.reason.clone()),
+        ("reason", group.reason.to_string()),
         ("code", group.error_code.clone().unwrap_or_default()),
-        ("first died", humane::ago(now, group.first_died_at)),
-        ("last died", humane::ago(now, group.last_died_at)),
+        ("first died", format::ago(now, group.first_died_at)),
+        ("last died", format::ago(now, group.last_died_at)),
         ("last error", group.error_message.clone().unwrap_or_default()),
         ("go on with", format!("postrider dlq list --sink {} --topic {}", group.sink, group.topic)),
     ];
@@ -142,7 +135,7 @@ fn lane_facts(lane: &LaneStatus, now: SystemTime) -> Facts {
         ("depth", lane.depth.to_string()),
         ("head", head),
         ("attempts", lane.head_attempt_count.to_string()),
-        ("due", lane.head_due_at.filter(|_| !parked).map(|due_at| humane::due(now, due_at)).unwrap_or_default()),
+        ("due", lane.head_due_at.filter(|_| !parked).map(|due_at| format::due(now, due_at)).unwrap_or_default()),
         ("code", lane.head_error_code.clone().unwrap_or_default()),
         ("error", lane.head_error_message.clone().unwrap_or_default()),
         ("go on with", format!("postrider explain {}", lane.head_message_id)),
@@ -155,11 +148,11 @@ fn relay_facts(relay: &RelayRecord, now: SystemTime) -> Facts {
     let mut facts = vec![
         ("state", if relay.silent { "silent: it is late with its report" } else { "alive" }.to_owned()),
         ("version", report.version.clone()),
-        ("started", humane::ago(now, relay.started_at)),
-        ("reported", humane::ago(now, relay.reported_at)),
+        ("started", format::ago(now, relay.started_at)),
+        ("reported", format::ago(now, relay.reported_at)),
     ];
     for sink in &report.sinks {
-        let open = sink.open_for.map(|left| format!(" for {}", humane::span(left))).unwrap_or_default();
+        let open = sink.open_for.map(|left| format!(" for {}", format::span(left))).unwrap_or_default();
         let breaker = sink.breaker.replace('_', " ");
         facts.push(("sink", format!("{} ({}): breaker {breaker}{open}, holds {}", sink.sink, sink.kind, sink.held)));
     }

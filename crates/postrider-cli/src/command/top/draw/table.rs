@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row, Table};
 
 use super::style;
-use crate::humane;
+use crate::format;
 use crate::output::{Paint, printable};
 
 /// Between two columns.
@@ -94,7 +94,7 @@ impl Value {
     fn cell(self, right: bool, width: u16) -> Cell<'static> {
         match self {
             Self::Text(text, style) => cell(cut(&printable(&text), width), right, style),
-            Self::Count(count, style) => cell(humane::short_count(count, usize::from(width)), right, style),
+            Self::Count(count, style) => cell(format::short_count(count, usize::from(width)), right, style),
             Self::Rate(rate, style) => {
                 let text = rate.map_or("-".to_owned(), |rate| per_second(rate, usize::from(width)));
                 cell(text, right, style)
@@ -122,7 +122,7 @@ pub(super) fn per_second(rate: f64, width: usize) -> String {
         return format!("{rate:.1}/s");
     }
     let whole = std::time::Duration::try_from_secs_f64(rate).unwrap_or_default().as_secs();
-    format!("{}/s", humane::short_count(whole, width.saturating_sub(2)))
+    format!("{}/s", format::short_count(whole, width.saturating_sub(2)))
 }
 
 #[cfg(test)]

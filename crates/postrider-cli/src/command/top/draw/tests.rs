@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use postrider::{RelayReport, SinkReport, SinkService, SinkStatus};
+use postrider::inspect::{AttemptCounts, DeadReason, RelayReport, SinkOverview, SinkReport, SinkState, SinkStatus};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -16,36 +16,24 @@ fn ago(seconds: u64) -> SystemTime {
 
 fn sink(name: &str, paused: bool, numbers: [i64; 5], oldest: f64, per_second: Option<f64>) -> Sink {
     let [pending, due, leased, dead, parked_lanes] = numbers;
-    let breaker = if dead > 0 { "open" } else { "closed" };
-    let open = usize::from(dead > 0);
-    let service = SinkService {
-        relays: 2,
-        kind: Some("http".to_owned()),
-        breaker: Some(breaker),
-        open,
-        closed: 2 - open,
-        held: 7,
-        rate: None,
-        last_error: (dead > 0).then(|| "HTTP_503: Service Unavailable".to_owned()),
-        reported_at: Some(ago(7)),
-    };
-    let status = SinkStatus {
+    let mut status = SinkStatus::default();
+    (status.sink, status.paused) = (name.to_owned(), paused);
+    (status.pending, status.due, status.leased) = (pending, due, leased);
+    (status.dead, status.parked_lanes, status.oldest_due_age_seconds) = (dead, parked_lanes, oldest);
+    (status.recent_seconds, status.last_success_at) = (300.0, Some(ago(3)));
+    status.recent = AttemptCounts { dispatched: 120, retryable: 3, failed: 1, zombie_requeue: 0 };
+    let report = |breaker: &str| SinkReport {
         sink: name.to_owned(),
-        paused,
-        on_dead: postrider::OnDead::Park,
-        pending,
-        due,
-        leased,
-        expired: 0,
-        dead,
-        parked_lanes,
-        oldest_due_age_seconds: oldest,
-        recent_seconds: 300.0,
-        recent: [120, 3, 1, 0],
-        last_success_at: Some(ago(3)),
-        last_error_at: None,
+        kind: "http".to_owned(),
+        breaker: breaker.to_owned(),
+        held: 3,
+        last_error: (dead > 0).then(|| "HTTP_503: Service Unavailable".to_owned()),
+        ..SinkReport::default()
     };
-    Sink { status, service, per_second }
+    let mut relays = [relay("one", false, 7), relay("two", false, 5)];
+    relays[0].report.sinks = vec![report(if dead > 0 { "open" } else { "closed" })];
+    relays[1].report.sinks = vec![SinkReport { held: 4, ..report("closed") }];
+    Sink { seen: SinkOverview::new(status, Some(&relays)), per_second }
 }
 
 fn relay(name: &str, silent: bool, reported: u64) -> RelayRecord {
@@ -76,7 +64,7 @@ pub(in crate::command::top) fn picture() -> Picture {
     let group = |count, topic: &str, code: &str, error: &str| DeadGroup {
         sink: "orders".to_owned(),
         topic: topic.to_owned(),
-        reason: "FAILED".to_owned(),
+        reason: DeadReason::Failed,
         error_code: Some(code.to_owned()),
         count,
         first_died_at: ago(8_000),
@@ -136,9 +124,10 @@ fn it_fits_into_eighty_columns_and_twenty_four_rows() {
 fn burdened() -> Picture {
     let mut picture = picture();
     let mut unserved = sink("billing", false, [70, 70, 0, 0, 0], 95.0, None);
-    unserved.service = SinkService::default();
+    unserved.seen = SinkOverview::new(unserved.seen.status, Some(&[]));
     let mut open = sink("orders", false, [100_001, 100_001, 12_345, 100_001, 1], 312.0, Some(12_345.6));
-    (open.service.open, open.service.closed) = (2, 0);
+    open.seen.state = Some(SinkState::BreakerOpen);
+    (open.seen.service.open, open.seen.service.closed) = (2, 0);
     picture.sinks = vec![sink("audit", true, [1_200_345, 1_200_345, 0, 0, 0], 8_000.0, Some(0.0)), unserved, open];
     picture.groups[0].count = 100_001;
     picture
@@ -168,7 +157,8 @@ fn help_and_details_lie_over_the_boxes() {
 #[test]
 fn a_redrive_is_asked_about_in_the_last_line() {
     let (picture, mut view) = (picture(), View::new(true));
-    let which = postrider::DeadFilter { sink: Some("orders".to_owned()), ..postrider::DeadFilter::default() };
+    let which =
+        postrider::inspect::DeadFilter { sink: Some("orders".to_owned()), ..postrider::inspect::DeadFilter::default() };
     view.ask(Box::new(which), 1_200);
     let screen = drawn_as(80, 24, &picture, &mut view).backend().to_string();
     assert!(screen.contains(" redrive 1,200 dead letters of sink orders?  y  yes   n  no"), "{screen}");

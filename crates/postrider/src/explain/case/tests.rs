@@ -5,7 +5,11 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::{Facts, LaneHead, explain};
-use crate::inspect::{AttemptRecord, DeliveryRecord, MessageDetail, Reason, RelayRecord, RelayReport, SinkReport};
+use crate::explain::{Reason, Remedy};
+use crate::inspect::{
+    AttemptRecord, DeliveryRecord, DeliveryState, MessageDetail, RelayRecord, RelayReport, SinkReport,
+};
+use crate::lifecycle::AttemptState;
 
 const OWN: Uuid = Uuid::from_u128(5);
 const HEAD: Uuid = Uuid::from_u128(3);
@@ -27,7 +31,7 @@ fn ago(seconds: u64) -> SystemTime {
 fn ordinary() -> Facts {
     let delivery = DeliveryRecord {
         sink: "web".to_owned(),
-        state: "pending".to_owned(),
+        state: DeliveryState::Pending,
         due_at: Some(ago(1)),
         attempt_no: 0,
         attempt_count: 0,
@@ -72,12 +76,12 @@ fn relay(worker_id: &str, silent: bool, breaker: &str) -> RelayRecord {
     }
 }
 
-fn attempt(attempt_no: i32, state: &str) -> AttemptRecord {
-    let failed = state != "DISPATCHED";
+fn attempt(attempt_no: i32, state: AttemptState) -> AttemptRecord {
+    let failed = state != AttemptState::Dispatched;
     AttemptRecord {
         sink: "web".to_owned(),
         attempt_no,
-        state: state.to_owned(),
+        state,
         worker_id: "one".to_owned(),
         claimed_at: ago(3),
         completed_at: ago(2),
@@ -122,7 +126,7 @@ fn delivery(change: impl FnOnce(&mut DeliveryRecord)) -> Facts {
 
 fn leased_until(end: SystemTime) -> Facts {
     delivery(|delivery| {
-        "leased".clone_into(&mut delivery.state);
+        delivery.state = DeliveryState::Leased;
         delivery.attempt_no = 2;
         delivery.claimed_by = Some("one".to_owned());
         delivery.lease_expires_at = Some(end);
@@ -135,9 +139,9 @@ fn dead(lane: bool) -> Facts {
     } else {
         ordinary()
     };
-    "dead".clone_into(&mut facts.detail.deliveries[0].state);
+    facts.detail.deliveries[0].state = DeliveryState::Dead;
     facts.detail.deliveries[0].due_at = None;
-    facts.detail.attempts = vec![attempt(1, "RETRYABLE"), attempt(2, "FAILED")];
+    facts.detail.attempts = vec![attempt(1, AttemptState::Retryable), attempt(2, AttemptState::Failed)];
     facts
 }
 
@@ -146,7 +150,7 @@ fn retried(due_at: SystemTime) -> Facts {
         facts.detail.deliveries[0].due_at = Some(due_at);
         (facts.detail.deliveries[0].attempt_no, facts.detail.deliveries[0].attempt_count) = (9, 9);
         facts.detail.deliveries[0].max_attempts = Some(10);
-        facts.detail.attempts = vec![attempt(9, "RETRYABLE")];
+        facts.detail.attempts = vec![attempt(9, AttemptState::Retryable)];
     })
 }
 
@@ -154,7 +158,7 @@ fn retried(due_at: SystemTime) -> Facts {
 fn redriven(due_at: SystemTime) -> Facts {
     let mut facts = retried(due_at);
     (facts.detail.deliveries[0].attempt_no, facts.detail.deliveries[0].attempt_count) = (4, 1);
-    facts.detail.attempts = vec![attempt(4, "RETRYABLE")];
+    facts.detail.attempts = vec![attempt(4, AttemptState::Retryable)];
     facts
 }
 
@@ -165,10 +169,10 @@ fn held_by_one_last_heard(seconds: u64) -> Facts {
     facts
 }
 
-fn ended(state: &str) -> Facts {
+fn ended(state: AttemptState) -> Facts {
     with(|facts| {
         facts.detail.deliveries.clear();
-        facts.detail.attempts = vec![attempt(1, "RETRYABLE"), attempt(2, state)];
+        facts.detail.attempts = vec![attempt(1, AttemptState::Retryable), attempt(2, state)];
     })
 }
 
@@ -211,100 +215,112 @@ fn reason(facts: &Facts) -> Reason {
 }
 
 /// What each set of facts is called, what is said about it, and what is advised.
-#[test]
-fn facts_have_their_code_and_words() {
-    let id = OWN.to_string();
-    let head = HEAD.to_string();
-    let redrive = format!("`postrider dlq redrive {id} --sink web`");
-    let retry_now = format!("`postrider retry-now {id}`");
-    let redrive_head = format!("`postrider dlq redrive {head} --sink web`");
-    let table: Vec<(Facts, &str, &str, &str)> = vec![
+fn explained() -> Vec<(Facts, &'static str, &'static str, Remedy)> {
+    vec![
         (
-            ended("DISPATCHED"),
+            ended(AttemptState::Dispatched),
             "DELIVERED",
             "delivered at 2026-11-16T06:59:58Z by one, attempt 2; the sink said \"p0@77\"",
-            "",
+            Remedy::Nothing,
         ),
-        (ended("CANCELLED"), "CANCELLED", "one cancelled it at 2026-11-16T06:59:58Z", ""),
-        (ended("FAILED"), "DISCARDED", "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later", ""),
-        (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", &redrive),
-        (dead(true), "DEAD", "its lane \"a b\" waits for it", "`postrider lanes skip web 'a b'`"),
+        (ended(AttemptState::Cancelled), "CANCELLED", "one cancelled it at 2026-11-16T06:59:58Z", Remedy::Nothing),
+        (
+            ended(AttemptState::Failed),
+            "DISCARDED",
+            "attempt 2, failed at 2026-11-16T06:59:58Z with HTTP_503: later",
+            Remedy::Nothing,
+        ),
+        (dead(false), "DEAD", "attempt 2 failed at 2026-11-16T06:59:58Z with HTTP_503: later", Remedy::Redrive),
+        (dead(true), "DEAD", "its lane \"a b\" waits for it", Remedy::RedriveOrSkip),
         (
             leased_until(ahead(40)),
             "LEASED",
-            "one holds it for attempt 2; its lease ends in 40 s, at 2026-11-16T07:00:40Z",
-            "",
+            "one holds it for attempt 2; its lease ends in 40s, at 2026-11-16T07:00:40Z",
+            Remedy::Nothing,
         ),
-        (held_by_one_last_heard(11), "LEASED", "its lease ends in 40 s, at 2026-11-16T07:00:40Z", ""),
+        (held_by_one_last_heard(11), "LEASED", "its lease ends in 40s, at 2026-11-16T07:00:40Z", Remedy::Nothing),
         (
             held_by_one_last_heard(14),
             "LEASED",
-            "it reports every 10 s and has not reported for 14 s, since 2026-11-16T06:59:46Z",
-            "look at that process and its log",
+            "it reports every 10s and has not reported for 14s, since 2026-11-16T06:59:46Z",
+            Remedy::LookAtHolder,
         ),
-        (leased_until(ago(120)), "LEASE_EXPIRED", "ended 2 min ago, at 2026-11-16T06:58:00Z", "takes it over"),
-        (delivery(|own| own.due_at = Some(ahead(250))), "NOT_DUE", "due in 4 min 10 s, at 2026-11-16T07:04:10Z", ""),
+        (leased_until(ago(120)), "LEASE_EXPIRED", "ended 2m 00s ago, at 2026-11-16T06:58:00Z", Remedy::TakenOver),
+        (
+            delivery(|own| own.due_at = Some(ahead(250))),
+            "NOT_DUE",
+            "due in 4m 10s, at 2026-11-16T07:04:10Z",
+            Remedy::Nothing,
+        ),
         (
             retried(ahead(250)),
             "RETRY_LATER",
-            "attempt 9 of 10 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4 min 10 s, at \
+            "attempt 9 of 10 failed at 2026-11-16T06:59:58Z with HTTP_503: later; due in 4m 10s, at \
              2026-11-16T07:04:10Z; 1 attempt is left",
-            &retry_now,
+            Remedy::RetryNow,
         ),
         (
             redriven(ahead(250)),
             "RETRY_LATER",
             "attempt 1 of 10 (number 4) failed at 2026-11-16T06:59:58Z with HTTP_503: later",
-            "it is retried by itself",
+            Remedy::RetryNow,
         ),
-        (behind(|_| ()), "BEHIND_LANE_HEAD", "number 5 of lane \"a b\" waits for number 3", &head),
+        (behind(|_| ()), "BEHIND_LANE_HEAD", "number 5 of lane \"a b\" waits for number 3", Remedy::ExplainHead),
         (
             behind(|head| head.due_at = Some(ahead(60))),
             "BEHIND_LANE_HEAD",
-            "which is due in 1 min",
-            "postrider explain",
+            "which is due in 1m 00s",
+            Remedy::ExplainHead,
         ),
         (
             behind(|head| (head.claimed_by, head.lease_expires_at) = (Some("two".to_owned()), Some(ahead(9)))),
             "BEHIND_LANE_HEAD",
             "which two holds until 2026-11-16T07:00:09Z",
-            &head,
+            Remedy::ExplainHead,
         ),
-        (parked(), "LANE_PARKED", "is dead, with HTTP_422: no", &redrive_head),
-        (paused(ordinary()), "SINK_PAUSED", "sink \"web\" is paused", "`postrider sinks resume web`"),
+        (parked(), "LANE_PARKED", "is dead, with HTTP_422: no", Remedy::RedriveHead),
+        (paused(ordinary()), "SINK_PAUSED", "sink \"web\" is paused", Remedy::Resume),
         (
             served_by(vec![relay("one", false, "open"), relay("two", false, "open"), relay("three", true, "closed")]),
             "BREAKER_OPEN",
-            "(one, two) waits before it tries again; they try again in 25 s; the last error was TIMEOUT: no answer",
-            "repair the destination",
+            "(one, two) waits before it tries again; they try again in 25s; the last error was TIMEOUT: no answer",
+            Remedy::RepairDestination,
         ),
         (
             open_after_nine(),
             "BREAKER_OPEN",
             "they try again now; the last error was HTTP_503: later; 1 attempt is left",
-            "postrider check",
+            Remedy::RepairDestination,
         ),
         (
             served_by(vec![elsewhere()]),
             "NO_RELAY",
             "no relay has reported that it delivers to sink \"web\"",
-            "`postrider run`",
+            Remedy::StartRelay,
         ),
         (
             served_by(vec![relay("one", true, "closed"), elsewhere()]),
             "RELAY_SILENT",
-            "relay one delivered to sink \"web\" and has been silent for 10 min, since 2026-11-16T06:50:00Z",
-            "start it again",
+            "relay one delivered to sink \"web\" and has been silent for 10m 00s, since 2026-11-16T06:50:00Z",
+            Remedy::RestartRelay,
         ),
-        (ordinary(), "DUE", "due for 1 s, since 2026-11-16T06:59:59Z; relays that deliver to sink \"web\": 1", ""),
-        (retried(ago(90)), "DUE", "due for 1 min 30 s", "`postrider status`"),
-    ];
-    for (facts, code, words, advice) in table {
+        (
+            ordinary(),
+            "DUE",
+            "due for 1s, since 2026-11-16T06:59:59Z; relays that deliver to sink \"web\": 1",
+            Remedy::Nothing,
+        ),
+        (retried(ago(90)), "DUE", "due for 1m 30s", Remedy::LookAtRelays),
+    ]
+}
+
+#[test]
+fn facts_have_their_code_and_words() {
+    for (facts, code, words, remedy) in explained() {
         let reason = reason(&facts);
         assert_eq!(reason.code, code, "{reason:?}");
         assert!(reason.why.contains(words), "{words:?} is not in {:?}", reason.why);
-        assert!(reason.advice.contains(advice), "{advice:?} is not in {:?}", reason.advice);
-        assert_eq!(advice.is_empty(), reason.advice.is_empty(), "{code}: {:?}", reason.advice);
+        assert_eq!(reason.remedy, remedy, "{code}");
     }
 }
 
@@ -320,7 +336,7 @@ fn what_needs_a_person_comes_first() {
     assert_eq!(reason(&nobody(retried(ahead(9)))).code, "RETRY_LATER");
     assert_eq!(reason(&nobody(behind(|head| head.due_at = Some(ahead(9))))).code, "BEHIND_LANE_HEAD");
     let due_head = reason(&nobody(behind(|_| ())));
-    assert_eq!((due_head.code, due_head.behind), ("NO_RELAY", Some(HEAD)), "the head waits for the same");
+    assert_eq!((due_head.code.as_str(), due_head.behind), ("NO_RELAY", Some(HEAD)), "the head waits for the same");
     assert_eq!(reason(&served_by(vec![relay("one", false, "open"), relay("two", false, "half_open")])).code, "DUE");
     assert_eq!(reason(&paused(leased_until(ahead(9)))).code, "LEASED", "a pause does not take it out of a hand");
 }
@@ -329,12 +345,12 @@ fn what_needs_a_person_comes_first() {
 #[test]
 fn each_sink_has_its_reason() {
     let mut facts = paused(ordinary());
-    facts.detail.attempts = vec![AttemptRecord { sink: "audit".to_owned(), ..attempt(1, "DISPATCHED") }];
+    facts.detail.attempts = vec![AttemptRecord { sink: "audit".to_owned(), ..attempt(1, AttemptState::Dispatched) }];
     let mut waiting = facts.detail.deliveries[0].clone();
     "zoo".clone_into(&mut waiting.sink);
     facts.detail.deliveries.push(waiting);
     let told: Vec<(String, &str)> =
-        explain(&facts).deliveries.into_iter().map(|reason| (reason.sink, reason.code)).collect();
+        explain(&facts).deliveries.into_iter().map(|reason| (reason.sink, reason.code.as_str())).collect();
     let told: Vec<(&str, &str)> = told.iter().map(|(sink, code)| (sink.as_str(), *code)).collect();
     assert_eq!(told, [("audit", "DELIVERED"), ("web", "SINK_PAUSED"), ("zoo", "NO_RELAY")]);
 }

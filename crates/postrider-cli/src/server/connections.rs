@@ -24,7 +24,7 @@ pub(super) struct Limits {
 pub(crate) struct Kept;
 
 /// The connections of one server.
-pub(super) struct Places {
+pub(super) struct Connections {
     limits: Limits,
     taken: Mutex<Taken>,
 }
@@ -45,27 +45,27 @@ struct Connection {
 }
 
 /// A place, until it is dropped.
-pub(super) struct Place {
+pub(super) struct Slot {
     id: u64,
     pub(super) kept: bool,
     /// Fires when it has to make room.
     pub(super) cut: CancellationToken,
-    places: Arc<Places>,
+    places: Arc<Connections>,
 }
 
 /// A request that is being answered, until it is dropped.
 pub(super) struct Busy {
     id: u64,
-    places: Arc<Places>,
+    places: Arc<Connections>,
 }
 
-impl Places {
+impl Connections {
     pub(super) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, taken: Mutex::default() })
     }
 
     /// A place for a new connection: there always is one, and another may have to go for it.
-    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Slot {
         let client = client(peer);
         let mut taken = self.taken();
         let kept = !taken.make_room(self.limits, client);
@@ -74,7 +74,7 @@ impl Places {
         }
         let (id, cut) = (taken.event(), CancellationToken::new());
         taken.by_id.insert(id, Connection { client, kept, idle_since: Some(id), cut: cut.clone() });
-        Place { id, kept, cut, places: Arc::clone(self) }
+        Slot { id, kept, cut, places: Arc::clone(self) }
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -129,7 +129,7 @@ impl Taken {
     }
 }
 
-impl Place {
+impl Slot {
     /// A request came: until this is dropped, the connection is not cut for another.
     pub(super) fn busy(&self) -> Busy {
         self.places.set_idle(self.id, false);
@@ -137,7 +137,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.places.taken().by_id.remove(&self.id);
     }
@@ -167,13 +167,13 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    fn cut(places: &[&Place]) -> Vec<bool> {
+    fn cut(places: &[&Slot]) -> Vec<bool> {
         places.iter().map(|place| place.cut.is_cancelled()).collect()
     }
 
     #[test]
     fn a_client_with_too_many_loses_its_own() {
-        let places = Places::new(LIMITS);
+        let places = Connections::new(LIMITS);
         let [other, first, second] = [1, 2, 2].map(|last| places.take(from(last)));
         // It was answered meanwhile, so it is the other one that has been idle for longer.
         drop(first.busy());
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_longest_idle_makes_room() {
-        let places = Places::new(LIMITS);
+        let places = Connections::new(LIMITS);
         let held = [1, 2, 3, 4].map(|last| places.take(from(last)));
         let _answering = held[0].busy();
         let next = places.take(from(5));
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn what_is_being_answered_is_not_cut() {
-        let places = Places::new(LIMITS);
+        let places = Connections::new(LIMITS);
         let held = [1, 1, 2, 3].map(|last| places.take(from(last)));
-        let _answering = held.each_ref().map(Place::busy);
+        let _answering = held.each_ref().map(Slot::busy);
         let probes = [places.take(from(1)), places.take(from(4)), places.take(from(4))];
         assert_eq!(cut(&held.each_ref()), [false; 4]);
         assert!(probes.iter().all(|place| place.kept));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_when_it_is_dropped() {
-        let places = Places::new(LIMITS);
+        let places = Connections::new(LIMITS);
         let [first, second] = [1, 1].map(|last| places.take(from(last)));
         drop(first);
         let third = places.take(from(1));

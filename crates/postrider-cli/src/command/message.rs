@@ -1,17 +1,18 @@
-//! Which message is meant: by its id, by the end of its id, or by its dedupe key. Called by the commands that are about one
-//! message. Reads only.
+//! A message as it is named on the command line: by its id, by the end of its id, or by its dedupe key. Called by the commands
+//! that are about one message, `show` and `explain`. Reads only.
 
-use postrider::{IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_NAMED, Store};
+use postrider::Store;
+use postrider::inspect::{IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_NAMED, PageRequest};
 use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::humane;
+use crate::format;
 
 /// How a message is named on the command line.
 #[derive(Debug, Clone, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Which {
+pub(super) struct NamedMessage {
     /// The message's id, or its last digits
     #[arg(value_name = "ID")]
     id: Option<IdTail>,
@@ -20,7 +21,7 @@ pub(super) struct Which {
     dedupe_key: Option<String>,
 }
 
-impl Which {
+impl NamedMessage {
     /// Its id. Fails if there is no such message, or if several are meant.
     pub(super) async fn find(self, store: &dyn Store, place: &str) -> Result<Uuid> {
         if let Some(id) = self.id.as_ref().and_then(IdTail::whole) {
@@ -31,15 +32,14 @@ impl Which {
             (None, key) => format!("with the dedupe key {:?}", key.as_deref().unwrap_or_default()),
         };
         let bounded = self.id.is_some();
-        let filter =
-            ListFilter { id_tail: self.id, dedupe_key: self.dedupe_key, limit: MAX_NAMED, ..ListFilter::default() };
-        let page = store.list(&filter).await?;
+        let filter = ListFilter { id: self.id, dedupe_key: self.dedupe_key, ..ListFilter::default() };
+        let page = store.list(&filter, &PageRequest::first(MAX_NAMED)).await?;
         let mut ids: Vec<Uuid> = page.items.iter().map(|line| line.message_id).collect();
         ids.dedup();
         match ids[..] {
             [id] => Ok(id),
             [] if bounded && page.next.is_some() => {
-                let looked_at = humane::count(u64::from(MAX_IDS_LOOKED_AT));
+                let looked_at = format::count(MAX_IDS_LOOKED_AT);
                 Err(Failure::new(ExitCode::NotFound, format!("there is no message {named}")).hint(format!(
                     "searched: all that is undelivered or dead, and the newest {looked_at} messages. An older one: give its \
                      whole id, or postrider list --id DIGITS --to TIME"
@@ -53,4 +53,10 @@ impl Which {
             }
         }
     }
+}
+
+/// Nothing is known of a message that was named by its whole id.
+pub(super) fn no_message(id: Uuid, place: &str) -> Failure {
+    Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
+        .hint(format!("it may have been pruned, or be in another database or schema than {place}"))
 }

@@ -1,8 +1,12 @@
-//! Durations, counts and times as people write and read them. Pure functions, called by the commands.
+//! Durations, counts, sizes and times as people write and read them. Pure functions. Spans and counts are the library's, so that
+//! its texts and ours agree.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+pub(crate) use postrider::inspect::rfc3339;
+use postrider::text::short_span;
+pub(crate) use postrider::text::{count, counted, seconds, span};
 
 const MS_PER_SECOND: u64 = 1_000;
 const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
@@ -89,18 +93,6 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// The two largest units: `850ms`, `12s`, `5m 12s`, `2h 05m`, `3d 4h`.
-pub(crate) fn span(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0 => format!("{}ms", duration.as_millis()),
-        1..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d {}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
-
 /// A setting in words: `5 min`, `90 s`, `1 h`.
 pub(crate) fn window(duration: Duration) -> String {
     match duration.as_secs() {
@@ -113,13 +105,9 @@ pub(crate) fn window(duration: Duration) -> String {
 
 /// One unit is enough for an age: `12s`, `5m`, `2h`, `3d`; `now` for less than a second, or for a clock that is behind.
 pub(crate) fn age(now: SystemTime, then: SystemTime) -> String {
-    let seconds = now.duration_since(then).unwrap_or_default().as_secs();
-    match seconds {
-        0 => "now".to_owned(),
-        1..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
+    match now.duration_since(then) {
+        Ok(age) if age.as_secs() > 0 => short_span(age),
+        _ => "now".to_owned(),
     }
 }
 
@@ -149,19 +137,6 @@ pub(crate) fn offset(start: SystemTime, then: SystemTime) -> String {
     }
 }
 
-/// `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 /// In at most so many characters: `100,001`, or `100k`, `1.2M`, rounded down. Five characters are always enough up to
 /// thousands of billions.
 pub(crate) fn short_count(number: u64, width: usize) -> String {
@@ -174,15 +149,6 @@ pub(crate) fn short_count(number: u64, width: usize) -> String {
     let tenths = number % size * 10 / size;
     let exact = format!("{}.{tenths}{unit}", number / size);
     if tenths > 0 && exact.len() <= width { exact } else { format!("{}{unit}", number / size) }
-}
-
-/// `1 message`, `1,234 messages`.
-pub(crate) fn counted(number: u64, one: &str) -> String {
-    match one.strip_suffix("ry") {
-        _ if number == 1 => format!("1 {one}"),
-        Some(stem) => format!("{} {stem}ries", count(number)),
-        None => format!("{} {one}s", count(number)),
-    }
 }
 
 /// A size in bytes: `512 bytes`, `1.5 KiB`, `16.0 MiB`.
@@ -198,24 +164,10 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// For programs: RFC 3339 with microseconds, which is what the database keeps.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    format_time(time, 6)
-}
-
 /// For people: RFC 3339 with milliseconds.
 pub(crate) fn clock(time: SystemTime) -> String {
-    format_time(time, 3)
-}
-
-fn format_time(time: SystemTime, digits: usize) -> String {
-    // PostgreSQL's times reach further than RFC 3339's years; the nearest time that can be written stands for them.
-    let timestamp = Timestamp::try_from(time).unwrap_or(if time < SystemTime::UNIX_EPOCH {
-        Timestamp::MIN
-    } else {
-        Timestamp::MAX
-    });
-    format!("{timestamp:.digits$}")
+    let exact = rfc3339(time);
+    exact.strip_suffix("Z").and_then(|time| time.get(..time.len() - 3)).map_or(exact.clone(), |time| format!("{time}Z"))
 }
 
 #[cfg(test)]
@@ -266,15 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn spans_show_two_units() {
-        let cases =
-            [(850, "850ms"), (12_000, "12s"), (312_000, "5m 12s"), (7_500_000, "2h 05m"), (273_600_000, "3d 4h")];
-        for (ms, text) in cases {
-            assert_eq!(span(Duration::from_millis(ms)), text);
-        }
-    }
-
-    #[test]
     fn a_window_has_one_unit() {
         for (seconds, text) in [(300, "5 min"), (90, "90 s"), (7_200, "2 h")] {
             assert_eq!(window(Duration::from_secs(seconds)), text);
@@ -290,11 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(count(number), text);
-        }
-        assert_eq!(counted(1, "message"), "1 message");
+    fn a_number_that_does_not_fit_is_shortened() {
         for (number, width, text) in [
             (100_001, 7, "100,001"),
             (100_001, 6, "100k"),

@@ -9,7 +9,7 @@ use super::friendly;
 use super::layers::{DEFAULT, Layers};
 use super::sections::RelayConfig;
 use crate::failure::Result;
-use crate::humane;
+use crate::format;
 
 const DEADLINE: [&str; 2] = ["sink_defaults", "deadline"];
 
@@ -25,8 +25,8 @@ pub(super) fn poll(layers: &mut Layers) -> Result<()> {
     if source == SYNC_INTERVAL {
         layers.notes.push(format!(
             "SYNC_INTERVAL_MS is {}, and ended leases must be found within a third of the lease: looking every {}",
-            humane::span(poll),
-            humane::span(most)
+            format::span(poll),
+            format::span(most)
         ));
     }
     Ok(())

@@ -1,27 +1,126 @@
-//! One word for how a sink is doing, from what the store knows and what the relays that serve it report. The command line,
-//! the admin API, the web page, `top` and `doctor` all show this word, and none of them decides it again.
+//! How a sink is doing, from what the store knows and what the relays that serve it report: the record that the command line,
+//! the admin API, the web page, `top` and the doctor show. None of them decides it again.
 
 use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::{RelayRecord, SinkReport, SinkStatus};
+use super::{RelayRecord, SinkReport};
 use crate::json;
+#[cfg(feature = "openapi")]
+use crate::json::Time;
+use crate::store::OnDead;
+use crate::words::words;
 
-/// How a sink is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SinkState {
-    /// A relay delivers to it.
-    Running,
-    /// Every relay that serves it is trying one message, to see whether the destination is back.
-    HalfOpen,
-    /// Every relay that serves it has stopped trying for a while: the destination kept failing.
-    BreakerOpen,
-    /// No relay that is alive delivers to it.
-    Unserved,
-    /// An operator paused it.
-    Paused,
+/// Attempts, by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AttemptCounts {
+    /// Delivered.
+    pub dispatched: i64,
+    /// Failed, to be tried again.
+    pub retryable: i64,
+    /// Failed for good.
+    pub failed: i64,
+    /// The lease ran out first.
+    pub zombie_requeue: i64,
+}
+
+impl AttemptCounts {
+    /// Those that did not deliver.
+    #[must_use]
+    pub fn failures(&self) -> i64 {
+        self.retryable + self.failed + self.zombie_requeue
+    }
+}
+
+/// How one sink stands.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub struct SinkStatus {
+    /// The sink.
+    pub sink: String,
+    /// Whether an operator paused it.
+    pub paused: bool,
+    /// What a dead lane head does to its lane.
+    pub on_dead: OnDead,
+    /// Waiting, due or not.
+    pub pending: i64,
+    /// Waiting and due; what waits behind a parked or waiting lane head is not due.
+    pub due: i64,
+    /// Held by workers.
+    pub leased: i64,
+    /// Held under a lease that ended.
+    pub expired: i64,
+    /// Dead letters.
+    pub dead: i64,
+    /// Lanes that wait for a person.
+    pub parked_lanes: i64,
+    /// How long the oldest due delivery has been due.
+    pub oldest_due_age_seconds: f64,
+    /// How far back the next three look: the setting `status_window`.
+    pub recent_seconds: f64,
+    /// Attempts of that time, by outcome.
+    pub recent: AttemptCounts,
+    /// The last success of that time.
+    #[serde(serialize_with = "json::time_option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Time>))]
+    pub last_success_at: Option<SystemTime>,
+    /// The last failure of that time.
+    #[serde(serialize_with = "json::time_option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Time>))]
+    pub last_error_at: Option<SystemTime>,
+}
+
+/// How one sink stood at the end of one interval, and what happened in it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Sample {
+    /// The end of the interval.
+    #[serde(serialize_with = "json::time")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Time))]
+    pub at: SystemTime,
+    /// How long it was.
+    pub seconds: f64,
+    /// The sink.
+    pub sink: String,
+    /// Waiting, due or not.
+    pub pending: i64,
+    /// Waiting and due.
+    pub due: i64,
+    /// Held by workers.
+    pub leased: i64,
+    /// Held under a lease that ended.
+    pub expired: i64,
+    /// Dead letters.
+    pub dead: i64,
+    /// Lanes that wait for a person.
+    pub parked_lanes: i64,
+    /// How long the oldest due delivery has been due; what waits behind a parked or waiting lane head is not due.
+    pub oldest_due_age_seconds: f64,
+    /// Attempts of the interval, by outcome.
+    pub attempts: AttemptCounts,
+    /// From enqueue to delivery, for half of what was delivered in the interval; `None` if nothing was.
+    pub latency_p50_ms: Option<f64>,
+    /// The same for 99 of 100.
+    pub latency_p99_ms: Option<f64>,
+}
+
+words! {
+    /// How a sink is doing.
+    pub enum SinkState {
+        /// A relay delivers to it.
+        Running = "running",
+        /// Every relay that serves it is trying one message, to see whether the destination is back.
+        HalfOpen = "half_open",
+        /// Every relay that serves it has stopped trying for a while: the destination kept failing.
+        BreakerOpen = "breaker_open",
+        /// No relay that is alive delivers to it.
+        Unserved = "unserved",
+        /// An operator paused it.
+        Paused = "paused",
+    }
 }
 
 impl SinkState {
@@ -38,22 +137,12 @@ impl SinkState {
             (_, 0, _) => Self::HalfOpen,
         }
     }
-
-    /// The word used in JSON and shown to people.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::HalfOpen => "half_open",
-            Self::BreakerOpen => "breaker_open",
-            Self::Unserved => "unserved",
-            Self::Paused => "paused",
-        }
-    }
 }
 
 /// What the relays that serve a sink report about it, taken together. A silent relay does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
 pub struct SinkService {
     /// Relays that are alive and deliver to it.
     pub relays: usize,
@@ -73,7 +162,8 @@ pub struct SinkService {
     /// The last failure that opened a breaker or kept it open, as one of them reports it.
     pub last_error: Option<String>,
     /// How old all this is: the oldest of their last reports.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::time_if_given")]
+    #[serde(serialize_with = "json::time_option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Time>))]
     pub reported_at: Option<SystemTime>,
 }
 
@@ -112,13 +202,43 @@ impl SinkService {
     }
 }
 
+/// A sink with what the store and the relays know about it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub struct SinkOverview {
+    /// How it is doing; null if nobody can tell: a standby does not have the relays' reports.
+    pub state: Option<SinkState>,
+    /// What the store knows.
+    #[serde(flatten)]
+    pub status: SinkStatus,
+    /// What its relays report.
+    #[serde(flatten)]
+    pub service: SinkService,
+}
+
+impl SinkOverview {
+    /// This sink, with what these relays say about it. `None`: the relays are not known.
+    #[must_use]
+    pub fn new(status: SinkStatus, relays: Option<&[RelayRecord]>) -> Self {
+        let service = relays.map(|relays| SinkService::of(&status.sink, relays));
+        let state = service.as_ref().map(|service| SinkState::of(&status, service));
+        Self { state, status, service: service.unwrap_or_default() }
+    }
+
+    /// All of these sinks.
+    #[must_use]
+    pub fn all(sinks: Vec<SinkStatus>, relays: Option<&[RelayRecord]>) -> Vec<Self> {
+        sinks.into_iter().map(|status| Self::new(status, relays)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::inspect::RelayReport;
-    use crate::store::OnDead;
 
     fn relay(silent: bool, breaker: &str, held: u64, rate: Option<u32>) -> RelayRecord {
         let report = SinkReport {
@@ -144,22 +264,7 @@ mod tests {
     }
 
     fn status(paused: bool) -> SinkStatus {
-        SinkStatus {
-            sink: "orders".to_owned(),
-            paused,
-            on_dead: OnDead::Park,
-            pending: 0,
-            due: 0,
-            leased: 0,
-            expired: 0,
-            dead: 0,
-            parked_lanes: 0,
-            oldest_due_age_seconds: 0.0,
-            recent_seconds: 300.0,
-            recent: [0; 4],
-            last_success_at: None,
-            last_error_at: None,
-        }
+        SinkStatus { sink: "orders".to_owned(), paused, ..SinkStatus::default() }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What an operator's action would take: open deliveries, messages to replay, history to prune. And times that no clock can
-//! have written yet. Asked by operators and the doctor.
+//! What an operator's action would take: open deliveries and messages to replay. And times that no clock can have written
+//! yet. Asked by operators and the doctor.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -8,31 +8,9 @@ use uuid::Uuid;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const LONGEST_LEASE: std::time::Duration = std::time::Duration::from_hours(24);
 
-/// Which open deliveries. Everything that is given must hold; nothing given is every one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct DeliveryFilter {
-    /// Of these messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_ids: Option<Vec<Uuid>>,
-    /// Of this sink.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sink: Option<String>,
-    /// Of this namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Of this topic; `*` stands for any characters, as in a route.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub topic: Option<String>,
-    /// Of this tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant_id: Option<Uuid>,
-    /// In this lane.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
-}
-
 /// How many deliveries of a kind are open. A dead lane head is none of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenCount {
     /// Pending, due or not: what [`crate::Action::Cancel`] takes.
     pub pending: u64,
@@ -43,7 +21,8 @@ pub struct OpenCount {
 }
 
 /// What one step of [`crate::Action::Replay`] would take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayCount {
     /// Messages that were delivered to the sink before.
     pub delivered: u64,
@@ -54,7 +33,8 @@ pub struct ReplayCount {
 }
 
 /// What has a time from the future of the store's clock: the clock was ahead, or was set back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FutureTimes {
     /// Leases that were taken later than now, or that end later than any lease can.
     pub leases: u64,

@@ -4,10 +4,10 @@
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
-use postrider::{
-    DeadFilter, DeadGroup, Error, LaneFilter, LaneState, LaneStatus, RelayRecord, Sample, SinkService, SinkStatus,
-    Store,
+use postrider::inspect::{
+    DeadFilter, DeadGroup, LaneFilter, LaneState, LaneStatus, RelayRecord, Sample, SinkOverview, SinkStatus,
 };
+use postrider::{Error, Store};
 
 /// An answer that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ const MAX_LANES: u32 = 100;
 const RATE_WINDOW: Duration = Duration::from_mins(1);
 
 /// The answers of one look.
-pub(super) struct Looked {
+pub(super) struct Snapshot {
     now: SystemTime,
     sinks: Result<Vec<SinkStatus>, String>,
     groups: Result<Vec<DeadGroup>, String>,
@@ -33,15 +33,14 @@ async fn bounded<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, 
     }
 }
 
-impl Looked {
+impl Snapshot {
     pub(super) async fn at(store: &dyn Store) -> Self {
-        let (every_letter, some_lanes) =
-            (DeadFilter::default(), LaneFilter { limit: MAX_LANES, ..LaneFilter::default() });
+        let (every_letter, every_lane) = (DeadFilter::default(), LaneFilter::default());
         let (now, sinks, groups, lanes, relays, samples) = tokio::join!(
             bounded(store.now()),
             bounded(store.status()),
             bounded(store.dead_groups(&every_letter)),
-            bounded(store.lanes(&some_lanes)),
+            bounded(store.lanes(&every_lane, MAX_LANES)),
             bounded(store.relays()),
             bounded(store.samples(RATE_WINDOW)),
         );
@@ -52,8 +51,7 @@ impl Looked {
 /// A sink with everything that is known about it.
 #[derive(Debug, Clone)]
 pub(super) struct Sink {
-    pub(super) status: SinkStatus,
-    pub(super) service: SinkService,
+    pub(super) seen: SinkOverview,
     /// Delivered a second, in the last minute; `None` while nobody measures.
     pub(super) per_second: Option<f64>,
 }
@@ -88,8 +86,8 @@ impl Picture {
     }
 
     /// Takes what was answered; what was not stays as it was.
-    pub(super) fn take(&mut self, looked: Looked) {
-        let Looked { now, sinks, groups, lanes, relays, samples } = looked;
+    pub(super) fn take(&mut self, looked: Snapshot) {
+        let Snapshot { now, sinks, groups, lanes, relays, samples } = looked;
         self.trouble = None;
         self.now = now;
         let mut note = |trouble: String| self.trouble = Some(trouble);
@@ -116,9 +114,8 @@ impl Picture {
             Ok(sinks) => {
                 self.seen = Some(Instant::now());
                 let sink = |status: SinkStatus| Sink {
-                    service: SinkService::of(&status.sink, &self.relays),
                     per_second: rate(&samples, &status.sink),
-                    status,
+                    seen: SinkOverview::new(status, Some(&self.relays)),
                 };
                 self.sinks = sinks.into_iter().map(sink).collect();
             }
@@ -131,7 +128,7 @@ impl Picture {
 fn rate(samples: &[Sample], sink: &str) -> Option<f64> {
     let of_sink = || samples.iter().filter(|sample| sample.sink == sink);
     let seconds: f64 = of_sink().map(|sample| sample.seconds).sum();
-    let dispatched: i64 = of_sink().map(|sample| sample.attempts[0]).sum();
+    let dispatched: i64 = of_sink().map(|sample| sample.attempts.dispatched).sum();
     #[expect(clippy::cast_precision_loss, reason = "a rate is rounded for display")]
     let dispatched = dispatched as f64;
     (seconds > 0.0).then(|| dispatched / seconds)
@@ -139,6 +136,8 @@ fn rate(samples: &[Sample], sink: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use postrider::inspect::AttemptCounts;
+
     use super::*;
 
     #[test]
@@ -154,7 +153,7 @@ mod tests {
             dead: 0,
             parked_lanes: 0,
             oldest_due_age_seconds: 0.0,
-            attempts: [dispatched, 9, 9, 9],
+            attempts: AttemptCounts { dispatched, retryable: 9, failed: 9, zombie_requeue: 9 },
             latency_p50_ms: None,
             latency_p99_ms: None,
         };
