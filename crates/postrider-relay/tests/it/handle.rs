@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use postrider::Inspect as _;
 use postrider::inspect::{RelayReport, SinkReport};
 use postrider_relay::clock::Clock;
-use postrider_relay::{BreakerOptions, RelayHandle, RelayOptions, SinkFailure, SinkOptions};
+use postrider_relay::{BreakerOptions, RelayHandle, SinkFailure, SinkOptions};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Site, arrivals, arrivals_unless, message, patiently, quick, site};
