@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 /// Every Markdown page of the project.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    let mut folders = vec![root(), root().join("docs")];
+    let mut folders = vec![root(), root().join("docs"), root().join("examples")];
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() && folder != root() {
@@ -30,12 +30,16 @@ fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<It
     text.lines().flat_map(move |line| line.split(open).skip(1).filter_map(move |rest| rest.split(close).next()))
 }
 
-/// The sources of a module: of `tests/it` in any crate, of the testkit's contracts, or of `src` after the crate's name.
+/// The sources of a module: of `tests/it` in any crate, of the testkit's contracts, or of `src` after the crate's name, or of
+/// `tests/it` after an example's.
 fn test_sources(module: &str) -> Vec<String> {
     let file = format!("{}.rs", module.replace("::", "/"));
     let crates = root().join("crates");
     let mut files = vec![crates.join("postrider-testkit/src").join(&file)];
-    files.extend(file.split_once('/').map(|(name, file)| crates.join(name).join("src").join(file)));
+    if let Some((name, file)) = file.split_once('/') {
+        files.push(crates.join(name).join("src").join(file));
+        files.push(root().join("examples").join(name).join("tests/it").join(file));
+    }
     files.extend(fs::read_dir(&crates).unwrap().map(|entry| entry.unwrap().path().join("tests/it").join(&file)));
     files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
 }

@@ -27,11 +27,12 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// `crates/postrider/tests/it/claim.rs` is `claim`, a contract of the testkit `contract::claim`; any other file of `src`
-/// keeps its crate's name.
+/// keeps its crate's name, and a test of an example the example's.
 fn module(file: &Path) -> String {
-    let file = file.strip_prefix(root().join("crates")).unwrap().with_extension("");
-    let parts: Vec<&str> = file.iter().map(|part| part.to_str().unwrap()).collect();
+    let file = file.strip_prefix(root()).unwrap().with_extension("");
+    let parts: Vec<&str> = file.iter().skip(1).map(|part| part.to_str().unwrap()).collect();
     match parts[1] {
+        "tests" if file.starts_with("examples") => [&parts[..1], &parts[3..]].concat().join("::"),
         "tests" => parts[3..].join("::"),
         _ if parts[0] == "postrider-testkit" => parts[2..].join("::"),
         _ => [&[parts[0]], &parts[2..]].concat().join("::"),
@@ -51,6 +52,7 @@ fn ids(comment: &str) -> impl Iterator<Item = &str> {
 fn proofs() -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     rust_files(&root().join("crates"), &mut files);
+    rust_files(&root().join("examples"), &mut files);
     let mut proofs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in files.iter().filter(|file| !file.ends_with("tests/it/requirements.rs")) {
         let text = fs::read_to_string(file).unwrap();

@@ -1,0 +1,10 @@
+//! Tests of the payments example: one binary, one module for each part.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+#[path = "../../../script.rs"]
+mod script;
+
+mod accept;
+mod names;
+mod run;
