@@ -103,7 +103,7 @@ clean_up() {
 }
 
 # start NAME COMMAND…: in the background, until the script ends or `stop NAME`. Its output is in NAME.log.
-declare -A pid_of
+declare -A pid_of=()
 start() {
     local name=$1
     shift
