@@ -14,7 +14,6 @@ mod contract;
 mod costs;
 mod enqueue;
 mod house;
-mod identities;
 mod inbox;
 mod input;
 mod isolation;
