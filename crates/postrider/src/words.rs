@@ -23,7 +23,6 @@ macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub enum $name {
             $($(#[$of])* #[serde(rename = $word)] $variant,)+
         }
@@ -55,6 +54,19 @@ macro_rules! words {
                 })
             }
         }
+
+        // Not derived: utoipa does not read a word that a macro passes on.
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let words = Self::ALL.iter().map(|one| one.as_str());
+                let kind = utoipa::openapi::schema::Type::String;
+                utoipa::openapi::ObjectBuilder::new().schema_type(kind).enum_values(Some(words)).build().into()
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
 
         impl PartialEq<&str> for $name {
             fn eq(&self, word: &&str) -> bool {

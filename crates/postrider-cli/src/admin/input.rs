@@ -7,13 +7,13 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use postrider::inspect::{Cursor, PageRequest};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
-use utoipa::{IntoParams, PartialSchema};
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::error::ApiError;
@@ -36,13 +36,35 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> 
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Query(asked) = Query::try_from_uri(&parts.uri).map_err(|rejection| {
-            let words = reason("the parameters cannot be used", &rejection.body_text());
-            ApiError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", words)
-                .hint("see /api/openapi.json for what may be asked")
-        })?;
-        Ok(Self(asked))
+        parameters(&parts.uri).map(Self)
     }
+}
+
+/// Parameters of which one struct says where to look, and a filter of the library what for. Read apart, not flattened into
+/// each other, so that what is wrong is named.
+pub(super) struct Filtered<T, F>(pub(super) T, pub(super) F);
+
+impl<S: Send + Sync, T: DeserializeOwned, F: DeserializeOwned> FromRequestParts<S> for Filtered<T, F> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let (place, filter): (Vec<&str>, Vec<&str>) =
+            parts.uri.query().unwrap_or_default().split('&').partition(|pair| {
+                let name = pair.split('=').next().unwrap_or_default();
+                ["database", "after", "limit"].contains(&name)
+            });
+        let read = |pairs: Vec<&str>| format!("/?{}", pairs.join("&")).parse().unwrap_or_else(|_| parts.uri.clone());
+        Ok(Self(parameters(&read(place))?, parameters(&read(filter))?))
+    }
+}
+
+fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
+    let read = Query::try_from_uri(uri).map(|Query(read)| read);
+    read.map_err(|rejection| {
+        let words = reason("the parameters cannot be used", &rejection.body_text());
+        ApiError::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", words)
+            .hint("see /api/openapi.json for what may be asked")
+    })
 }
 
 /// A body of JSON.
@@ -127,41 +149,20 @@ impl DatabaseQuery {
     }
 }
 
-/// Which database, and which of its records: a filter of the library, field by field.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Filtered<F: PartialSchema> {
-    /// Which database; the first if it is left out.
-    database: Option<String>,
-    #[serde(flatten)]
-    #[param(ignore)]
-    pub(super) filter: F,
-}
-
-impl<F: PartialSchema> Filtered<F> {
-    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
-        admin.database(self.database.as_deref())
-    }
-}
-
 /// The same, and at most how many.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Limited<F: PartialSchema> {
+pub(super) struct LimitQuery {
     /// Which database; the first if it is left out.
     database: Option<String>,
     /// At most this many.
     #[serde(default)]
     #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
     pub(super) limit: Limit,
-    #[serde(flatten)]
-    #[param(ignore)]
-    pub(super) filter: F,
 }
 
-impl<F: PartialSchema> Limited<F> {
+impl LimitQuery {
     pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
         admin.database(self.database.as_deref())
     }
@@ -171,7 +172,7 @@ impl<F: PartialSchema> Limited<F> {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Listing<F: PartialSchema> {
+pub(super) struct PageQuery {
     /// Which database; the first if it is left out.
     database: Option<String>,
     /// The `next` of the page before.
@@ -181,12 +182,9 @@ pub(super) struct Listing<F: PartialSchema> {
     #[serde(default)]
     #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
     limit: Limit,
-    #[serde(flatten)]
-    #[param(ignore)]
-    pub(super) filter: F,
 }
 
-impl<F: PartialSchema> Listing<F> {
+impl PageQuery {
     pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
         admin.database(self.database.as_deref())
     }

@@ -17,22 +17,22 @@ use uuid::Uuid;
 
 use super::access::Caller;
 use super::error::{Answer, ApiError};
-use super::input::{self, Body, DatabaseQuery, Listing, Parameters};
+use super::input::{self, Body, DatabaseQuery, Filtered, PageQuery, Parameters};
 use super::state::Admin;
 use crate::advice::Explained;
 
 /// Messages, newest first
-#[utoipa::path(get, path = "/api/v1/messages", tag = "messages", params(Listing<ListFilter>, ListFilter),
+#[utoipa::path(get, path = "/api/v1/messages", tag = "messages", params(PageQuery, ListFilter),
     responses((status = 200, body = Page<MessageSummary>)))]
 pub(super) async fn list(
     State(admin): State<Arc<Admin>>,
-    Parameters(query): Parameters<Listing<ListFilter>>,
+    Filtered(query, filter): Filtered<PageQuery, ListFilter>,
 ) -> Answer<Page<MessageSummary>> {
     let (database, page) = (query.of(&admin)?, query.page());
-    if query.filter.dedupe_key.as_deref() == Some("") {
+    if filter.dedupe_key.as_deref() == Some("") {
         return Err(ApiError::invalid("dedupe_key must not be empty"));
     }
-    database.ask(database.store.list(&query.filter, &page)).await.map(Json)
+    database.ask(database.store.list(&filter, &page)).await.map(Json)
 }
 
 /// One message with its content, its deliveries and every attempt

@@ -81,14 +81,14 @@ pub struct DeliveryFilter {
 /// Which messages to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct ListFilter {
     /// In this state.
     #[cfg_attr(feature = "openapi", param(inline))]
     pub state: Option<DeliveryState>,
     /// With this id, or with an id that ends so: at least 4 hexadecimal digits. Looks at all that is undelivered or dead, and
     /// at the newest 100,000 messages.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>), param(value_type = Option<String>, pattern = "^[0-9a-fA-F]{4,32}$"))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, pattern = "^[0-9a-fA-F]{4,32}$"))]
     pub id: Option<IdTail>,
     /// With this dedupe key, while its dedupe window lasts. Namespace and topic, if both are given without `*`, make it
     /// one look; else the keys of up to 1,000 topics are looked up.
@@ -98,11 +98,11 @@ pub struct ListFilter {
     pub namespace: Option<String>,
     /// Enqueued at this time or later.
     #[serde(deserialize_with = "json::given_time::deserialize")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>), param(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub from: Option<SystemTime>,
     /// Enqueued before this time.
     #[serde(deserialize_with = "json::given_time::deserialize")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>), param(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub to: Option<SystemTime>,
     /// Of this topic; `*` stands for any characters, as in a route.
     pub topic: Option<String>,
@@ -132,7 +132,7 @@ impl ListFilter {
 /// Which lanes to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct LaneFilter {
     /// For this sink.
     pub sink: Option<String>,

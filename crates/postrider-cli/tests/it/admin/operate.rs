@@ -136,16 +136,11 @@ async fn what_was_delivered_is_replayed_at_a_rate() {
         let dry = server.post("/api/v1/replay", body).await.ok();
         assert_eq!(
             dry,
-            json!({"matching": 2, "affected": 0, "never_delivered": 0, "missing": [], "more": false, "next": null,
-                "paced_until": null, "dry_run": true})
+            json!({"matching": 2, "affected": 0, "remaining": 2, "never_delivered": 0, "missing": [], "dry_run": true})
         );
         let body = json!({"sink": "default", "from": from, "to": to, "topic": "a", "per_second": 1});
         let done = server.post("/api/v1/replay", body).await.ok();
-        assert_eq!(
-            done,
-            json!({"matching": 2, "affected": 2, "never_delivered": null, "missing": [], "more": false, "next": null,
-                "paced_until": null, "dry_run": false})
-        );
+        assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
         let pending = server.get("/api/v1/messages?state=pending&topic=a").await.ok();
         let mut due: Vec<jiff::Timestamp> = pending["items"].as_array().unwrap()[1..]
             .iter()
@@ -166,10 +161,7 @@ async fn what_waits_is_made_due_by_sink_and_by_id() {
         let ids = store.enqueue(&[later(), later(), later()]).await.unwrap();
         let server = Server::serve(outbox);
         let retry = async |body| server.post("/api/v1/retry-now", body).await.ok();
-        let said = |matching, affected, remaining, dry_run: bool| {
-            json!({"matching": matching, "affected": affected, "remaining": remaining, "leased": 0, "missing": [],
-                "dry_run": dry_run})
-        };
+        let said = |matching, affected, remaining, dry_run: bool| json!({"matching": matching, "affected": affected, "remaining": remaining, "missing": [], "dry_run": dry_run});
         assert_eq!(retry(json!({"filter": {}, "dry_run": true})).await, said(3, 0, 3, true));
         let one = json!({"filter": {"message_ids": [ids[0].message_id]}});
         assert_eq!(retry(one).await, said(1, 1, 0, false));

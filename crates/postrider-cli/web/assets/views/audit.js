@@ -18,7 +18,7 @@ export function Audit() {
   return html`<div class="head"><h1>Audit</h1><p class="muted">What operators did, from the page, the API, the command line and by SQL. Nothing here can be changed.</p></div>
     <${Problem} error=${audit.error} retry=${audit.reload} />
     ${audit.loading && html`<${Waiting} />`}
-    ${items?.length === 0 && html`<${Nothing}>${at ? 'Nothing older.' : 'Nobody has changed anything yet.'}<//>`}
+    ${items?.length === 0 && html`<${Nothing}>${after ? 'Nothing older.' : 'Nobody has changed anything yet.'}<//>`}
     ${items?.length > 0 && html`<${List} items=${items} />`}
     <div class="pager">
       ${pages.length > 0 && html`<button type="button" onClick=${() => setPages(pages.slice(0, -1))}>← Newer</button>`}
