@@ -218,7 +218,7 @@ async fn a_schema_that_is_not_this_builds_is_found() {
     let found = doctor(&database, &[]);
     let (level, seen, fix) = found.trouble("functions");
     assert_eq!((level, seen, found.code), ("bad", "altered by hand: schema_version", 8));
-    let (by_sql, by_command) = fix.split_once("; then postrider ").unwrap();
+    let (by_sql, by_command) = fix.split_once("; postrider ").unwrap();
     sql(&database, by_sql).await;
     run(&database, &by_command.split(' ').collect::<Vec<_>>()).ok();
     doctor(&database, &[]).is_ok("functions");

@@ -66,7 +66,7 @@ async fn dead_letters_are_listed_grouped_and_redriven() {
         assert_eq!((asked.code, count(url, "dead")), (2, 2), "{}", asked.stderr);
         assert!(asked.stderr.contains("there is no terminal to confirm it") && asked.stderr.contains("--yes"));
         let all = run_at(url, &["dlq", "redrive", "--all", "--yes", "--json"]).json();
-        assert_eq!(all, json!({"matching": 2, "affected": 2, "dry_run": false}));
+        assert_eq!(all, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
         assert_eq!((count(url, "dead"), count(url, "pending")), (0, 5));
         assert_eq!(run_at(url, &["dlq", "redrive", "--all", "--yes"]).ok(), "no dead letters\n");
         let entry = last_entry(url);
@@ -139,7 +139,7 @@ async fn many_are_redriven_in_batches() {
         )
         .await;
     let done = run_at(url, &["dlq", "redrive", "--sink", "default", "--yes", "--json"]).json();
-    assert_eq!(done, json!({"matching": many, "affected": many, "dry_run": false}));
+    assert_eq!(done, json!({"matching": many, "affected": many, "remaining": 0, "missing": [], "dry_run": false}));
     let entries = run_at(url, &["audit", "--json"]).json();
     let affected: Vec<u64> =
         entries["items"].as_array().unwrap().iter().map(|one| one["affected"].as_u64().unwrap()).collect();
@@ -207,7 +207,7 @@ async fn what_was_delivered_is_replayed_by_its_time() {
         let refused = run_at(url, &span);
         assert_eq!((refused.code, count(url, "pending")), (2, 1), "{}", refused.stderr);
         let some = [&span[..], &["--topic", "order.placed", "--yes", "--rate", "100", "--json"]].concat();
-        let done = json!({"matching": 2, "affected": 2, "never_delivered": 0, "dry_run": false});
+        let done = json!({"matching": 2, "affected": 2, "never_delivered": 0, "remaining": 0, "missing": [], "dry_run": false});
         assert_eq!(run_at(url, &some).json(), done);
         assert_eq!(count(url, "pending"), 3);
         let wrong = run_at(url, &["replay", "--sink", "x", "--from", "now", "--to", "1h ago"]);
@@ -222,7 +222,7 @@ async fn stuck_claims_are_taken_back_and_history_is_pruned() {
         enqueue(url, &["t"]);
         assert_eq!(run_at(url, &["unclaim-stuck"]).ok(), "nothing is held for longer than 5m 00s\n");
         let nothing = run_at(url, &["unclaim-stuck", "--older-than", "0s", "--json"]).json();
-        assert_eq!(nothing, json!({"matching": 0, "affected": 0, "dry_run": false}));
+        assert_eq!(nothing, json!({"matching": 0, "affected": 0, "remaining": 0, "missing": [], "dry_run": false}));
         assert_eq!(run_at(url, &["drain"]).code, 0);
         assert_eq!(run_at(url, &["prune", "--older-than", "7d"]).ok(), "nothing is old enough\n");
     }
@@ -240,7 +240,7 @@ async fn what_waits_is_made_due() {
         assert_eq!((asked.code, count(url, "due")), (2, 2), "{}", asked.stderr);
         assert!(asked.stderr.contains("there is no terminal to confirm it"), "{}", asked.stderr);
         let rest = run_at(url, &["retry-now", "--sink", "default", "--yes", "--json"]).json();
-        assert_eq!(rest, json!({"matching": 2, "affected": 2, "dry_run": false}));
+        assert_eq!(rest, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
         assert_eq!(run_at(url, &["retry-now", "--all"]).ok(), "nothing waits for its time\n");
         let wrong = run_at(url, &["retry-now"]);
         assert!(wrong.code == 2 && wrong.stderr.contains("say which deliveries"), "{}", wrong.stderr);
@@ -317,7 +317,10 @@ async fn what_was_replayed_to_a_mistyped_sink_is_cancelled() {
             assert_eq!(none, "nothing is pending\n", "{filter:?}");
         }
         let all = run_at(url, &["cancel", "--lane", "a", "--topic", "t", "--yes", "--json"]).json();
-        assert_eq!(all, json!({"matching": 2, "affected": 2, "leased": 0, "dry_run": false}));
+        assert_eq!(
+            all,
+            json!({"matching": 2, "affected": 2, "leased": 0, "remaining": 0, "missing": [], "dry_run": false})
+        );
         let entry = last_entry(url);
         assert_eq!((&entry["action"], &entry["detail"]["lane"]), (&"cancel".into(), &"a".into()), "{entry}");
         let wrong = run_at(url, &["cancel"]);
@@ -339,7 +342,10 @@ async fn a_replay_asks_for_its_sink_and_counts_what_it_never_had() {
         let dry = run_at(url, &[&span[..], &["--include-never-delivered", "--dry-run"]].concat()).ok();
         assert_eq!(dry, "would replay 2 messages; 1 of them for the first time\n");
         let done = run_at(url, &[&span[..], &["--yes", "--json"]].concat()).json();
-        assert_eq!(done, json!({"matching": 1, "affected": 1, "never_delivered": 1, "dry_run": false}));
+        assert_eq!(
+            done,
+            json!({"matching": 1, "affected": 1, "never_delivered": 1, "remaining": 0, "missing": [], "dry_run": false})
+        );
         assert_eq!(run_at(url, &["drain", "--sink", "partner"]).code, 0);
 
         for more in [&["--dry-run"][..], &["--yes"], &["--yes", "--include-never-delivered"]] {
@@ -395,7 +401,7 @@ async fn prune_and_unclaim_count_and_ask_first() {
     assert_eq!((asked.code, count(&postgres.url, "leased")), (2, 2), "{}", asked.stderr);
     assert!(asked.stderr.contains("there is no terminal to confirm it"), "{}", asked.stderr);
     let done = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--yes", "--json"]).json();
-    assert_eq!(done, json!({"matching": 2, "affected": 2, "dry_run": false}));
+    assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
     assert_eq!(last_entry(&postgres.url)["action"], "unclaim_stuck");
     assert_eq!(many.len(), 2);
 
@@ -411,7 +417,7 @@ async fn prune_and_unclaim_count_and_ask_first() {
     assert!(asked.stderr.contains("This drops 2 rows for good"), "{}", asked.stderr);
     assert_eq!(run_at(url, &["list", "--json"]).json()["items"].as_array().unwrap().len(), 2);
     let done = run_at(url, &["prune", "--older-than", "0s", "--yes", "--json"]).json();
-    assert_eq!(done, json!({"matching": 2, "affected": 2, "dry_run": false}));
+    assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
     assert_eq!(last_entry(url)["action"], "prune");
 }
 

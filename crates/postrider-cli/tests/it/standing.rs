@@ -195,7 +195,7 @@ async fn a_holder_that_stopped_reporting_is_noticed() {
             told["why"].as_str().unwrap().contains("has not reported for").then_some(told)
         });
         assert_eq!(told["code"], "LEASED", "{told}");
-        assert!(told["why"].as_str().unwrap().contains("it reports every 10 s"), "{told}");
+        assert!(told["why"].as_str().unwrap().contains("it reports every 10s"), "{told}");
         assert!(told["advice"].as_str().unwrap().contains("another relay takes the message over"), "{told}");
     }
 }
