@@ -69,43 +69,6 @@ pub(crate) fn psql_program(server: &Path) -> Result<PathBuf> {
         .ok_or(Error::Missing { program: "psql", hint: "" })
 }
 
-// Debian puts some of them into sbin, which an ordinary user's PATH lacks.
-
-pub(crate) fn pgbouncer_program() -> Result<PathBuf> {
-    find("pgbouncer", Some("/usr/sbin".into()))
-}
-
-pub(crate) fn redis_program() -> Result<PathBuf> {
-    find("redis-server", None)
-}
-
-pub(crate) fn mosquitto_program() -> Result<PathBuf> {
-    find("mosquitto", Some("/usr/sbin".into()))
-}
-
-pub(crate) fn mosquitto_passwd_program() -> Result<PathBuf> {
-    find("mosquitto_passwd", None)
-}
-
-/// PyPI's, newer than Debian's.
-pub(crate) fn nats_program() -> Result<PathBuf> {
-    find("nats-server", Some(cache::location()?.join("python/bin")))
-}
-
-/// The scripts themselves: Debian's on the PATH would become the account of the machine's own server.
-pub(crate) fn rabbitmq_program(name: &'static str) -> Result<PathBuf> {
-    find(name, Some("/usr/lib/rabbitmq/bin".into()))
-}
-
-pub(crate) fn epmd_program() -> Result<PathBuf> {
-    find("epmd", None)
-}
-
-/// The Kafka-compatible broker.
-pub(crate) fn nisshi_program() -> Result<PathBuf> {
-    find("nisshi", Some(cache::location()?.join("nisshi-0.8.1/bin")))
-}
-
 /// The one with the libraries; another on the PATH would lack them.
 pub(crate) fn python_program() -> Result<PathBuf> {
     let dir = cache::location()?.join("python/bin");
@@ -124,16 +87,8 @@ pub(crate) fn browser_modules() -> Result<PathBuf> {
     Err(Error::Missing { program: "playwright-core, which drives the browser,", hint: "" })
 }
 
-pub(crate) fn node_program() -> Result<PathBuf> {
-    find("node", None)
-}
-
-pub(crate) fn chromium_program() -> Result<PathBuf> {
-    find("chromium", None)
-}
-
-/// First where `scripts/setup` puts it, then wherever else the machine has it.
-fn find(program: &'static str, preferred: Option<PathBuf>) -> Result<PathBuf> {
+/// First where `scripts/setup` puts it (or Debian, which has some in sbin), then wherever else the machine has it.
+pub(crate) fn find(program: &'static str, preferred: Option<PathBuf>) -> Result<PathBuf> {
     preferred
         .filter(|dir| has(dir, program))
         .or_else(|| on_path(program))

@@ -6,7 +6,7 @@ use std::{path::Path, process::ExitStatus};
 use tokio::process::Command;
 
 use crate::{
-    binaries::{browser_modules, chromium_program, node_program},
+    binaries::{browser_modules, find},
     error::or_panic,
     script,
 };
@@ -23,12 +23,12 @@ pub struct StoryOutput {
 }
 
 /// Runs a Node program, which finds the browser as `CHROMIUM` and what drives it in `MODULES`, beside these variables.
-///
-/// # Panics
-/// When Node, the browser or what drives it is not installed.
 pub async fn story(arguments: &[&Path], variables: &[(&str, &str)]) -> StoryOutput {
-    let mut command = Command::new(or_panic(node_program()));
-    command.args(arguments).env("CHROMIUM", or_panic(chromium_program())).env("MODULES", or_panic(browser_modules()));
+    let mut command = Command::new(or_panic(find("node", None)));
+    command
+        .args(arguments)
+        .env("CHROMIUM", or_panic(find("chromium", None)))
+        .env("MODULES", or_panic(browser_modules()));
     command.envs(variables.iter().copied());
     let (status, stdout, stderr) = script::run(command, b"").await;
     StoryOutput { status, stdout, stderr }

@@ -70,17 +70,11 @@ struct Server {
 
 impl Cluster {
     /// Starts a server with the usual settings.
-    ///
-    /// # Panics
-    /// When PostgreSQL is not installed or does not start.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     /// Starts a server with further settings, which win over the usual ones.
-    ///
-    /// # Panics
-    /// When PostgreSQL is not installed or does not start.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         or_panic(Self::from_template(settings).await)
     }
@@ -122,17 +116,11 @@ impl Cluster {
     }
 
     /// A fresh database with Postrider's schema, cloned from the template.
-    ///
-    /// # Panics
-    /// When the server is down.
     pub async fn database(&self) -> Database {
         self.create_database(template::DATABASE).await
     }
 
     /// A fresh database with nothing in it.
-    ///
-    /// # Panics
-    /// When the server is down.
     pub async fn empty_database(&self) -> Database {
         self.create_database("template0").await
     }
@@ -153,41 +141,31 @@ impl Cluster {
     }
 
     /// The port on 127.0.0.1; it stays the same over a restart.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.server.port
     }
 
     /// The major version of the server, such as 15.
-    #[must_use]
     pub fn version(&self) -> u32 {
         self.server.binaries.major
     }
 
     /// Where `postgres` and its companions are.
-    #[must_use]
     pub fn bin_dir(&self) -> &Path {
         &self.server.binaries.dir
     }
 
     /// Where the server keeps its files.
-    #[must_use]
     pub fn data_dir(&self) -> &Path {
         &self.server.data
     }
 
     /// Kills every process of the server at once, as a loss of power would, and returns when they are gone.
-    ///
-    /// # Panics
-    /// When a process survives.
     pub fn kill9(&self) {
         or_panic(self.supervisor().kill());
     }
 
     /// Freezes every process of the server: connections stay open and nobody answers. Returns when all are frozen.
-    ///
-    /// # Panics
-    /// When a process does not stop.
     pub fn pause(&self) {
         self.supervisor().freeze();
     }
@@ -199,9 +177,6 @@ impl Cluster {
 
     /// Starts the server again after [`Cluster::kill9`], or restarts a running one (fast: its sessions are ended).
     /// Returns when it answers queries.
-    ///
-    /// # Panics
-    /// When it does not stop or does not start.
     pub async fn restart(&self) {
         or_panic(self.try_restart().await);
     }
@@ -220,9 +195,6 @@ impl Cluster {
     }
 
     /// Stops the server, starts it again, and starts another one from a copy of all that it holds: what a failover finds.
-    ///
-    /// # Panics
-    /// When a server does not stop or does not start.
     pub async fn duplicate(&self) -> Self {
         or_panic(self.try_duplicate().await)
     }
@@ -237,9 +209,6 @@ impl Cluster {
     }
 
     /// Restarts the server as a standby that follows nobody: it answers what only reads.
-    ///
-    /// # Panics
-    /// When it does not stop or does not start.
     pub async fn demote(&self) {
         or_panic(self.try_demote().await);
     }
@@ -260,9 +229,6 @@ impl Cluster {
 
     /// Appends settings and reloads; returns when new sessions see them. A setting that needs a restart waits for
     /// [`Cluster::restart`].
-    ///
-    /// # Panics
-    /// When the server is down or does not reload.
     pub async fn reconfigure(&self, settings: &[(&str, &str)]) {
         or_panic(self.try_reconfigure(settings).await);
     }

@@ -49,10 +49,6 @@ pub struct Arrival {
 
 impl Arrival {
     /// A header as text.
-    ///
-    /// # Panics
-    /// When it is not UTF-8.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| std::str::from_utf8(value).expect("the header is not UTF-8"))
     }
@@ -78,43 +74,28 @@ struct Heard {
 
 impl Consumer {
     /// Reads these topics, which must exist, by confluent-kafka; the address is that of [`crate::Kafka::address`].
-    ///
-    /// # Panics
-    /// When it is not ready in time, as all of them.
     pub async fn kafka(address: &str, topics: &[&str]) -> Self {
         Self::start("consume_kafka.py", &[&[address], topics].concat()).await
     }
 
     /// Reads a stream by nats-py. With subjects, the stream is made of them, on files, unless it exists.
-    ///
-    /// # Panics
-    /// When it is not ready in time.
     pub async fn nats(url: &str, stream: &str, subjects: &[&str]) -> Self {
         Self::start("consume_nats.py", &[&[url, stream], subjects].concat()).await
     }
 
     /// Reads a queue by pika. The exchange (`kind` is `topic`, `direct`, `fanout` or `headers`), the queue and the binding
     /// are declared, all durable; a second consumer of the same queue goes on where the first left off.
-    ///
-    /// # Panics
-    /// When it is not ready in time.
     pub async fn rabbitmq(url: &str, exchange: &str, kind: &str, binding_key: &str, queue: &str) -> Self {
         Self::start("consume_rabbitmq.py", &[url, exchange, kind, binding_key, queue]).await
     }
 
     /// Reads these streams by redis-py; they need not exist yet.
-    ///
-    /// # Panics
-    /// When it is not ready in time.
     pub async fn redis(url: &str, streams: &[&str]) -> Self {
         Self::start("consume_redis.py", &[&[url], streams].concat()).await
     }
 
     /// Reads what is published under a topic filter by paho-mqtt, MQTT 5, from now on. The session is persistent: under
     /// the same client id, a later consumer gets what came meanwhile.
-    ///
-    /// # Panics
-    /// When it is not ready in time.
     pub async fn mqtt(url: &str, client_id: &str, filter: &str) -> Self {
         Self::start("consume_mqtt.py", &[url, client_id, filter]).await
     }
@@ -137,9 +118,6 @@ impl Consumer {
     }
 
     /// The next `count` messages in the order of arrival, waiting for them a minute.
-    ///
-    /// # Panics
-    /// When fewer come; the message tells what came.
     pub async fn take(&mut self, count: usize) -> Vec<Arrival> {
         let (from, to) = (self.taken, self.taken + count);
         self.wait(&format!("{count} messages"), |heard| heard.arrivals.len() >= to).await;
@@ -148,13 +126,11 @@ impl Consumer {
     }
 
     /// Everything that has come, whether taken or not.
-    #[must_use]
     pub fn arrived_so_far(&self) -> Vec<Arrival> {
         self.heard.borrow().arrivals.clone()
     }
 
     /// What it said besides, for the reader of a failed test.
-    #[must_use]
     pub fn remarks(&self) -> String {
         let heard = self.heard.borrow();
         let state = if heard.ended { "the consumer ended" } else { "the consumer runs" };

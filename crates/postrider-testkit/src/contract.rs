@@ -1,8 +1,6 @@
-//! The store contract: what every store promises, whatever it keeps its rows in. Each case is a function over a
-//! [`Fixture`], which yields a fresh outbox and two hands on it; `store_contract!` makes a test of each. A case speaks to
-//! the store through its public traits alone, and waits for states by the store's own clock, never for a fixed time.
-
-#![expect(clippy::missing_panics_doc, reason = "a case is a test: it panics when a promise is broken")]
+//! The store contract: what every store promises, whatever it keeps its rows in. Each case is a function of a
+//! [`Hand`] on a fresh outbox; `store_contract!` makes a test of each for a [`Fixture`]. A case speaks to the store through
+//! its public traits alone, and waits for states by the store's own clock, never for a fixed time.
 
 pub mod cancel;
 pub mod claim;
@@ -25,7 +23,7 @@ pub use hand::Hand;
 #[macro_export]
 macro_rules! store_contract {
     ($fixture:ty) => {
-        $crate::store_contract_cases! { $fixture, enqueue,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract enqueue,
             what_was_said_is_what_is_claimed
             a_known_key_returns_the_first_message
             a_mixed_batch_answers_in_input_order
@@ -40,7 +38,7 @@ macro_rules! store_contract {
             routes_fan_out
             routes_come_and_go
         }
-        $crate::store_contract_cases! { $fixture, claim,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract claim,
             oldest_first
             priority_then_age_then_id
             a_small_batch_takes_the_best
@@ -61,7 +59,7 @@ macro_rules! store_contract {
             content_is_read_by_itself
             what_is_due_can_be_asked
         }
-        $crate::store_contract_cases! { $fixture, outcome,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract outcome,
             dispatched_ends_the_delivery
             an_attempt_records_everything
             what_was_said_too_much_is_cut
@@ -78,7 +76,7 @@ macro_rules! store_contract {
             replay_by_time
             prune_leaves_what_is_undelivered
         }
-        $crate::store_contract_cases! { $fixture, zombie,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract zombie,
             an_expired_lease_is_taken_over
             only_the_holder_completes
             a_stale_worker_is_refused_by_every_write
@@ -91,7 +89,7 @@ macro_rules! store_contract {
             an_outcome_races_an_unclaim
             a_takeover_races_a_takeover
         }
-        $crate::store_contract_cases! { $fixture, lanes,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract lanes,
             a_run_is_in_sequence
             a_run_is_bounded
             one_hand_at_a_time
@@ -116,14 +114,14 @@ macro_rules! store_contract {
             an_ordinary_claim_comes_to_every_lane_in_steps
             two_hands_keep_every_lane_in_order
         }
-        $crate::store_contract_cases! { $fixture, read,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract read,
             status_adds_up
             every_state_is_listed
             a_page_ends_between_two_messages
             a_list_is_filtered
             a_message_is_shown
         }
-        $crate::store_contract_cases! { $fixture, operate,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract operate,
             every_action_is_written_down
             an_operators_message_is_written_down
             a_refused_action_leaves_no_trace
@@ -142,27 +140,27 @@ macro_rules! store_contract {
             an_idle_prune_is_not_written_down
             what_ends_by_hand_is_counted_first
         }
-        $crate::store_contract_cases! { $fixture, cancel,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract cancel,
             a_cancelled_delivery_is_never_handed_out
             every_field_of_a_filter_takes_its_own
             a_lane_goes_on_without_what_was_cancelled
             a_replay_is_taken_back
             ids_that_are_not_meant_are_told
         }
-        $crate::store_contract_cases! { $fixture, dead,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract dead,
             every_field_of_a_filter_counts
             letters_without_a_code_are_a_kind
             dead_letters_are_listed_in_pages
             a_dead_letter_tells_its_story
             dead_letters_are_grouped
         }
-        $crate::store_contract_cases! { $fixture, wake,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract wake,
             a_sleeper_hears_an_enqueue
             what_came_meanwhile_is_one_news
             an_empty_claim_is_no_news
             what_makes_something_due_is_heard
         }
-        $crate::store_contract_cases! { $fixture, watch,
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract watch,
             a_list_is_narrowed_by_namespace_and_time
             what_was_given_up_is_listed_so
             a_search_goes_on_where_it_stopped
@@ -180,17 +178,17 @@ macro_rules! store_contract {
     };
 }
 
-/// One module of tests; called by [`store_contract!`].
+/// One module of tests: each case of a part of a contract gets what `$start` yields.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! store_contract_cases {
-    ($fixture:ty, $part:ident, $($case:ident)*) => {
+macro_rules! contract_cases {
+    ($start:expr, $contract:ident $part:ident, $($case:ident)*) => {
         mod $part {
             use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    $crate::contract::$part::$case::<$fixture>().await;
+                    $crate::$contract::$part::$case($start.await).await;
                 }
             )*
         }
@@ -207,11 +205,10 @@ pub(crate) fn assert_every_case_is_listed(contract: &str) {
     for part in std::fs::read_dir(&sources).expect("a contract has a folder") {
         let part = read(&part.expect("an entry can be read").path());
         for begin in part.split("\npub async fn ").skip(1) {
-            let Some((name, "F: Fixture" | "D: Destination")) =
-                begin.split_once(">()").and_then(|(head, _)| head.split_once('<'))
-            else {
+            let (name, arguments) = begin.split_once(['(', '<']).expect("a function");
+            if !["hand: Hand)", "D: Destination>"].iter().any(|case| arguments.starts_with(case)) {
                 continue;
-            };
+            }
             cases += 1;
             assert!(list.lines().any(|line| line.trim() == name), "{name} is not in the macro of {contract}");
         }

@@ -17,9 +17,6 @@ static SHARED: OnceCell<Cluster> = OnceCell::const_new();
 
 /// A fresh, migrated database on the server that this process shares. A test that kills, freezes or reconfigures
 /// wants a [`Cluster`] of its own.
-///
-/// # Panics
-/// When PostgreSQL is not installed or does not start.
 pub async fn database() -> Database {
     SHARED.get_or_init(Cluster::start).await.database().await
 }
@@ -37,13 +34,11 @@ impl Database {
     }
 
     /// The address for the superuser `postgres`; no password is asked.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_as("postgres")
     }
 
     /// The address for another role, which the test has created.
-    #[must_use]
     pub fn url_as(&self, user: &str) -> String {
         url(self.cluster.port(), user, &self.name)
     }
@@ -55,29 +50,21 @@ impl Database {
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The server that it is on.
-    #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
     /// A new connection as superuser. A task of the current runtime drives it until the client is dropped.
-    ///
-    /// # Panics
-    /// When the server does not let us in.
     pub async fn connect(&self) -> Client {
         self.connect_as("postgres").await
     }
 
     /// A new connection as another role.
-    ///
-    /// # Panics
-    /// When the server does not let us in.
     pub async fn connect_as(&self, user: &str) -> Client {
         or_panic(connect(&self.url_as(user)).await)
     }

@@ -68,9 +68,6 @@ struct Ambush {
 
 impl FaultProxy {
     /// Listens on a free port of 127.0.0.1 and connects each client to `target_port`, as long as the server is there.
-    ///
-    /// # Panics
-    /// When no port is free.
     pub async fn start(target_port: u16) -> Self {
         let (listener, port) = listen().await;
         let state = Arc::new(State { target_port: AtomicU16::new(target_port), ..State::default() });
@@ -79,13 +76,11 @@ impl FaultProxy {
     }
 
     /// The port to connect to instead of the server's.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The address of a database through this proxy, for the superuser.
-    #[must_use]
     pub fn url(&self, database: &crate::Database) -> String {
         crate::database::url(self.port, "postgres", database.name())
     }
@@ -112,7 +107,6 @@ impl FaultProxy {
     }
 
     /// How many of the cuts after a commit are still to come.
-    #[must_use]
     pub fn cuts_to_come(&self) -> u64 {
         lock(&self.state.ambush).left
     }
@@ -133,7 +127,6 @@ impl FaultProxy {
     }
 
     /// What it has done until now.
-    #[must_use]
     pub fn counts(&self) -> FaultCounts {
         let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
         FaultCounts {

@@ -6,12 +6,10 @@ use std::{env, ffi::OsString, path::Path};
 
 use uuid::Uuid;
 
-use crate::{
-    binaries::nisshi_program,
-    error::{Result, or_panic},
-    python::python,
-    server::{Broker, Recipe, Server},
-};
+use crate::binaries::find;
+use crate::cache;
+use crate::python::python;
+use crate::server::{Broker, Server};
 
 /// Names a broker to use instead of a private one.
 const VARIABLE: &str = "POSTRIDER_TEST_KAFKA";
@@ -27,9 +25,6 @@ pub struct Kafka {
 
 impl Kafka {
     /// Starts a broker, or takes the one that `POSTRIDER_TEST_KAFKA` names.
-    ///
-    /// # Panics
-    /// When nisshi is not installed or does not start.
     pub async fn start() -> Self {
         match env::var(VARIABLE) {
             Ok(address) => Self { server: None, address },
@@ -38,51 +33,31 @@ impl Kafka {
     }
 
     /// Starts a private broker with further arguments: `--authentication`.
-    ///
-    /// # Panics
-    /// When nisshi is not installed or does not start.
     pub async fn start_with(arguments: &[&'static str]) -> Self {
-        or_panic(Self::try_start(arguments.to_vec()).await)
-    }
-
-    async fn try_start(arguments: Vec<&'static str>) -> Result<Self> {
-        let program = nisshi_program()?;
+        let arguments = arguments.to_vec();
         let command = move |port, directory: &Path| {
             let address = format!("tcp://127.0.0.1:{port}");
             let storage = format!("sqlite://{}", directory.join("kafka.db").display());
-            let mut argv: Vec<OsString> = vec![
-                program.clone().into(),
-                "--listener-url".into(),
-                address.clone().into(),
-                "--advertised-listener-url".into(),
-                address.into(),
-                "--storage-engine".into(),
-                storage.into(),
-            ];
-            argv.extend(arguments.iter().map(OsString::from));
-            Ok(argv)
+            let program: OsString = find("nisshi", Some(cache::location()?.join("nisshi-0.8.1/bin")))?.into();
+            let usual =
+                ["--listener-url", &address, "--advertised-listener-url", &address, "--storage-engine", &storage];
+            Ok([program].into_iter().chain(usual.iter().chain(&arguments).map(OsString::from)).collect())
         };
-        let recipe = Recipe { name: "Kafka (nisshi)", ready: "ready in ", command: Box::new(command) };
-        let server = Server::start(recipe).await?;
-        Ok(Self { address: format!("127.0.0.1:{}", server.port()), server: Some(server) })
+        let server = Server::start("Kafka (nisshi)", "ready in ", command).await;
+        Self { address: format!("127.0.0.1:{}", server.port()), server: Some(server) }
     }
 
     /// Whether it can be killed, stalled and restarted; a broker of yours cannot.
-    #[must_use]
     pub fn is_private(&self) -> bool {
         self.server.is_some()
     }
 
     /// For `bootstrap.servers`.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// Creates a topic that nobody else uses and returns its name, which begins with the given one.
-    ///
-    /// # Panics
-    /// When the broker refuses.
     pub async fn topic(&self, name: &str, partitions: u32) -> String {
         let id = Uuid::new_v4().simple().to_string();
         let topic = format!("{name}-{}", &id[..12]);
@@ -93,6 +68,8 @@ impl Kafka {
 }
 
 impl Broker for Kafka {
+    const SCHEME: &'static str = "kafka";
+
     fn server(&self) -> &Server {
         self.server.as_ref().unwrap_or_else(|| {
             panic!("this test kills or stalls its broker: unset {VARIABLE}, or leave the test out with a filter")

@@ -4,6 +4,12 @@
 //! it; nothing that is published may depend on it. A helper here panics when it cannot do its work, with what to do about
 //! it, and leaves neither a process nor a directory behind, even when the test process is killed.
 
+#![expect(
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    reason = "unpublished, for tests: a helper panics when it cannot do its work, and a case when a promise is broken"
+)]
+
 /// The examples of the front page and of the relay's page, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -5,13 +5,9 @@
 //! the last moment before a kill may therefore be lost, and a message without a session that waits for it always is. A
 //! clean [`Server::restart`] loses nothing.
 
-use std::fs;
-
-use crate::{
-    binaries::{mosquitto_passwd_program, mosquitto_program},
-    error::{Error, Result, or_panic},
-    server::{Broker, Recipe, Server, lines, write_settings},
-};
+use crate::binaries::find;
+use crate::error::{Error, Result, or_panic};
+use crate::server::{Broker, Server, lines, write_settings};
 
 /// As often as it can save, and as many waiting messages as a test may send.
 const SETTINGS: &[(&str, &str)] = &[
@@ -24,31 +20,18 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// A private Mosquitto; it ends when dropped.
 #[derive(Debug)]
-pub struct Mosquitto {
-    server: Server,
-}
+pub struct Mosquitto(Server);
 
 impl Mosquitto {
     /// Starts a server that lets everybody in.
-    ///
-    /// # Panics
-    /// When Mosquitto is not installed or does not start.
     pub async fn start() -> Self {
         Self::start_with(&[], &[]).await
     }
 
     /// Starts a server that lets only these users with their passwords in (everybody, if there are none), with further
     /// settings: `("message_size_limit", "1000")`, `("max_packet_size", "2000")`.
-    ///
-    /// # Panics
-    /// When Mosquitto is not installed or does not start.
     pub async fn start_with(users: &[(&str, &str)], settings: &[(&str, &str)]) -> Self {
-        or_panic(Self::try_start(users, settings).await)
-    }
-
-    async fn try_start(users: &[(&str, &str)], settings: &[(&str, &str)]) -> Result<Self> {
-        let program = mosquitto_program()?;
-        let hashed = hashed(users)?;
+        let hashed = or_panic(hashed(users));
         let settings = lines(&[SETTINGS, settings].concat(), " ");
         let command = move |port, directory: &std::path::Path| {
             let (path, passwords) = (directory.join("mosquitto.conf"), directory.join("passwords"));
@@ -61,29 +44,18 @@ impl Mosquitto {
             let text =
                 format!("listener {port} 127.0.0.1\n{who}\npersistence_location {}/\n{settings}", directory.display());
             write_settings(&path, &text)?;
-            Ok(vec![program.clone().into(), "-c".into(), path.into()])
+            Ok(vec![find("mosquitto", Some("/usr/sbin".into()))?.into(), "-c".into(), path.into()])
         };
         // Its first line ends with `starting`, this one with `running`.
-        let recipe = Recipe { name: "Mosquitto", ready: " running\n", command: Box::new(command) };
-        Ok(Self { server: Server::start(recipe).await? })
-    }
-
-    /// The address for a client without a password.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("mqtt://127.0.0.1:{}", self.server.port())
-    }
-
-    /// The address for a user.
-    #[must_use]
-    pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("mqtt://{user}:{password}@127.0.0.1:{}", self.server.port())
+        Self(Server::start("Mosquitto", " running\n", command).await)
     }
 }
 
 impl Broker for Mosquitto {
+    const SCHEME: &'static str = "mqtt";
+
     fn server(&self) -> &Server {
-        &self.server
+        &self.0
     }
 }
 
@@ -98,13 +70,13 @@ fn hashed(users: &[(&str, &str)]) -> Result<String> {
         source,
     })?;
     write_settings(file.path(), &lines(users, ":"))?;
-    let program = mosquitto_passwd_program()?;
+    let program = find("mosquitto_passwd", None)?;
     let failed = |source| Error::Spawn { program: program.display().to_string(), source };
     let status = std::process::Command::new(&program).arg("-U").arg(file.path()).status().map_err(failed)?;
     if !status.success() {
         return Err(failed(std::io::Error::other(status.to_string())));
     }
-    fs::read_to_string(file.path()).map_err(|source| Error::File {
+    std::fs::read_to_string(file.path()).map_err(|source| Error::File {
         doing: "read",
         path: file.path().to_owned(),
         source,

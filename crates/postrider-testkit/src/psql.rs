@@ -19,9 +19,6 @@ pub struct PsqlOutput {
 }
 
 /// Runs a script as superuser.
-///
-/// # Panics
-/// When psql is not installed.
 pub async fn psql(database: &Database, text: &str) -> PsqlOutput {
     let program = or_panic(psql_program(database.cluster().bin_dir()));
     let mut command = Command::new(program);

@@ -19,9 +19,6 @@ pub struct PythonOutput {
 }
 
 /// Runs a program, given as its text, with arguments (`sys.argv[1:]`) and standard input.
-///
-/// # Panics
-/// When the tests' Python is not installed.
 pub async fn python(program: &str, arguments: &[&str], input: &[u8]) -> PythonOutput {
     let mut command = command();
     command.args(["-c", program]).args(arguments);

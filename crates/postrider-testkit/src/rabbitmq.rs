@@ -3,18 +3,16 @@
 //! kill once they are confirmed; it takes some seconds to start, as RabbitMQ does.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::{
-    account::Account,
-    binaries::{epmd_program, rabbitmq_program},
-    cluster::{blocking, free_port},
-    error::{Error, Result, or_panic},
-    server::{Broker, Recipe, Server, lines, write_settings},
-};
+use crate::account::Account;
+use crate::binaries::find;
+use crate::cluster::{blocking, free_port};
+use crate::error::{Error, Result, or_panic};
+use crate::server::{Broker, Server, lines, write_settings};
 
 /// Little, so that a rather full disk of the machine does not block publishers.
 const SETTINGS: &[(&str, &str)] = &[("disk_free_limit.absolute", "1MB")];
@@ -29,25 +27,14 @@ pub struct RabbitMq {
 
 impl RabbitMq {
     /// Starts a node with the user `guest` in the virtual host `/`.
-    ///
-    /// # Panics
-    /// When RabbitMQ is not installed or does not start.
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     /// Starts a node with further settings, which are lines of `rabbitmq.conf`: `("max_message_size", "1000")`. Users,
     /// virtual hosts and their limits are made with [`RabbitMq::rabbitmqctl`].
-    ///
-    /// # Panics
-    /// When RabbitMQ is not installed or does not start.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
-        or_panic(Self::try_start(settings).await)
-    }
-
-    async fn try_start(settings: &[(&str, &str)]) -> Result<Self> {
-        let program = rabbitmq_program("rabbitmq-server")?;
-        let port_mapper = start_port_mapper().await?;
+        let port_mapper = start_port_mapper().await;
         let mapper_port = port_mapper.port();
         let settings = lines(&[SETTINGS, settings].concat(), " = ");
         let command = move |port, directory: &Path| {
@@ -55,37 +42,31 @@ impl RabbitMq {
             let mut argv = environment(directory, mapper_port);
             argv.push(format!("RABBITMQ_NODE_PORT={port}").into());
             argv.push(format!("RABBITMQ_DIST_PORT={}", free_port()?).into());
-            argv.push(program.clone().into());
+            argv.push(program("rabbitmq-server")?.into());
             Ok(argv)
         };
-        let recipe = Recipe { name: "RabbitMQ", ready: "Server startup complete", command: Box::new(command) };
-        Ok(Self { server: Server::start(recipe).await?, port_mapper })
+        Self { server: Server::start("RabbitMQ", "Server startup complete", command).await, port_mapper }
     }
 
     /// The address for `guest` in the virtual host `/`.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_as("guest", "guest", "%2f")
     }
 
     /// The address for a user in a virtual host, whose name is percent-encoded.
-    #[must_use]
     pub fn url_as(&self, user: &str, password: &str, vhost: &str) -> String {
         format!("amqp://{user}:{password}@127.0.0.1:{}/{vhost}", self.server.port())
     }
 
     /// Runs `rabbitmqctl` against this node and returns what it printed: `&["add_user", "relay", "secret"]`,
     /// `&["set_vhost_limits", "-p", "/", r#"{"max-connections": 0}"#]`.
-    ///
-    /// # Panics
-    /// When it fails.
     pub async fn rabbitmqctl(&self, arguments: &[&str]) -> String {
         or_panic(self.try_rabbitmqctl(arguments).await)
     }
 
     async fn try_rabbitmqctl(&self, arguments: &[&str]) -> Result<String> {
         let mut argv = environment(&self.server.directory(), self.port_mapper.port());
-        argv.push(rabbitmq_program("rabbitmqctl")?.into());
+        argv.push(program("rabbitmqctl")?.into());
         argv.push("--quiet".into());
         argv.extend(arguments.iter().map(OsString::from));
         let what = format!("rabbitmqctl {}", arguments.first().unwrap_or(&""));
@@ -109,20 +90,26 @@ impl RabbitMq {
 }
 
 impl Broker for RabbitMq {
+    const SCHEME: &'static str = "amqp";
+
     fn server(&self) -> &Server {
         &self.server
     }
 }
 
+/// The scripts themselves: Debian's on the PATH would become the account of the machine's own server.
+fn program(name: &'static str) -> Result<PathBuf> {
+    find(name, Some("/usr/lib/rabbitmq/bin".into()))
+}
+
 /// Erlang's own, in the foreground: left to itself a node would start one that outlives it.
-async fn start_port_mapper() -> Result<Server> {
-    let program = epmd_program()?;
+async fn start_port_mapper() -> Server {
     let command = move |port: u16, _: &Path| {
         let port = port.to_string();
         let arguments = ["-d", "-d", "-address", "127.0.0.1", "-port", &port];
-        Ok([program.as_os_str()].into_iter().chain(arguments.map(OsStr::new)).map(OsStr::to_owned).collect())
+        Ok([find("epmd", None)?.into()].into_iter().chain(arguments.map(OsString::from)).collect())
     };
-    Server::start(Recipe { name: "epmd", ready: "entering the main select() loop", command: Box::new(command) }).await
+    Server::start("epmd", "entering the main select() loop", command).await
 }
 
 /// `env` with everything that the node and its tools would otherwise look for in the machine's own places.

@@ -30,17 +30,6 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Last words of a server whose port is taken; Erlang's have their own.
 const PORT_IN_USE: [&str; 3] = ["already in use", "eaddrinuse", "already a epmd running"];
 
-/// How a kind of server is started.
-pub(crate) struct Recipe {
-    pub(crate) name: &'static str,
-    /// Part of the line that the server writes once it takes connections. Unlike an open port, it cannot be another's.
-    pub(crate) ready: &'static str,
-    pub(crate) command: Command,
-}
-
-/// Writes the settings into the server's directory and returns the program with its arguments, for this port.
-pub(crate) type Command = Box<dyn Fn(u16, &Path) -> Result<Vec<OsString>> + Send>;
-
 /// A private server process; it ends when dropped.
 pub struct Server {
     name: &'static str,
@@ -51,7 +40,22 @@ pub struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(recipe: Recipe) -> Result<Self> {
+    /// Starts a server of a kind. `ready` is part of the line that it writes once it takes connections: unlike an open
+    /// port, it cannot be another's. `command` writes the settings for a port into the server's directory and returns the
+    /// program with its arguments.
+    pub(crate) async fn start(
+        name: &'static str,
+        ready: &'static str,
+        command: impl Fn(u16, &Path) -> Result<Vec<OsString>>,
+    ) -> Self {
+        or_panic(Self::try_start(name, ready, command).await)
+    }
+
+    async fn try_start(
+        name: &'static str,
+        ready: &'static str,
+        command: impl Fn(u16, &Path) -> Result<Vec<OsString>>,
+    ) -> Result<Self> {
         let account = Account::choose()?;
         let supervisor = blocking(move || Supervisor::start(account)).await?;
         let directory = supervisor.directory().to_owned();
@@ -59,9 +63,8 @@ impl Server {
         let mut tries = 0;
         loop {
             let port = free_port()?;
-            let argv = (recipe.command)(port, &directory)?;
-            let supervisor = Arc::clone(&supervisor);
-            let server = Self { name: recipe.name, ready: recipe.ready, port, argv, supervisor };
+            let argv = command(port, &directory)?;
+            let server = Self { name, ready, port, argv, supervisor: Arc::clone(&supervisor) };
             match server.launch().await {
                 Err(Error::PortInUse { .. }) if tries < PORT_TRIES => tries += 1,
                 launched => return launched.map(|()| server),
@@ -70,29 +73,21 @@ impl Server {
     }
 
     /// The port on 127.0.0.1; it stays the same over a restart.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Where the server keeps its files.
-    #[must_use]
     pub fn directory(&self) -> PathBuf {
         lock(&self.supervisor).directory().to_owned()
     }
 
     /// Kills the server with SIGKILL and returns when it is gone; nothing to do for one that is down.
-    ///
-    /// # Panics
-    /// When a process survives.
     pub fn kill(&self) {
         or_panic(lock(&self.supervisor).kill());
     }
 
     /// Ends the server as an operator would, with SIGTERM, and returns when it is gone.
-    ///
-    /// # Panics
-    /// When it does not end.
     pub async fn stop(&self) {
         or_panic(self.try_stop().await);
     }
@@ -103,9 +98,6 @@ impl Server {
     }
 
     /// Freezes the server with SIGSTOP: connections stay open and nobody answers. Returns when it stands still.
-    ///
-    /// # Panics
-    /// When a process does not stop.
     pub fn stall(&self) {
         lock(&self.supervisor).freeze();
     }
@@ -117,9 +109,6 @@ impl Server {
 
     /// Starts the server again after [`Server::kill`], or restarts a running one cleanly: the same port, the same data.
     /// Returns when it takes connections.
-    ///
-    /// # Panics
-    /// When it does not stop or does not start.
     pub async fn restart(&self) {
         or_panic(self.try_restart().await);
     }
@@ -198,15 +187,25 @@ impl Log {
 
 /// What every private broker can be made to suffer; bring it into scope to call it.
 pub trait Broker {
-    /// Its process.
-    ///
-    /// # Panics
-    /// When the broker is not a private one (`POSTRIDER_TEST_KAFKA`).
+    /// How its addresses begin.
+    const SCHEME: &'static str;
+
+    /// Its process. Panics when the broker is not a private one (`POSTRIDER_TEST_KAFKA`).
     fn server(&self) -> &Server;
 
     /// The port on 127.0.0.1; it stays the same over a restart.
     fn port(&self) -> u16 {
         self.server().port()
+    }
+
+    /// The address for a client without a password.
+    fn url(&self) -> String {
+        format!("{}://127.0.0.1:{}", Self::SCHEME, self.port())
+    }
+
+    /// The address for a user.
+    fn url_as(&self, user: &str, password: &str) -> String {
+        format!("{}://{user}:{password}@127.0.0.1:{}", Self::SCHEME, self.port())
     }
 
     /// See [`Server::kill`].

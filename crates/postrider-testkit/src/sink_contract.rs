@@ -2,8 +2,6 @@
 //! starts the real server privately and reads what arrived there with a client that is not ours; `sink_contract!` makes a
 //! test of each. Cases that need retries run a real relay on an embedded store.
 
-#![expect(clippy::missing_panics_doc, reason = "a case is a test: it panics when a promise is broken")]
-
 mod arrivals;
 mod hand;
 pub mod outage;
@@ -17,6 +15,9 @@ use async_trait::async_trait;
 use postrider::Claimed;
 use postrider_relay::{FailureClass, Sink};
 
+use crate::consumer::Consumer;
+use crate::server::Server;
+
 pub use arrivals::{Arrived, assert_lanes_in_order, distinct, until_arrived};
 pub use hand::{claimed, deliver};
 
@@ -29,20 +30,40 @@ pub trait Destination: Sized + Send + Sync + 'static {
     /// A sink as its users make it. It may be made while the server is away.
     async fn sink(&self) -> Arc<dyn Sink>;
 
+    /// The private server, if it is one: what is done to it then needs no words of its own.
+    fn server(&self) -> &Server {
+        panic!("it is no private server")
+    }
+
+    /// Who reads there, if it is a consumer in another language.
+    fn consumer(&self) -> &Consumer {
+        panic!("it has no consumer")
+    }
+
     /// Ends the server at once.
-    async fn kill(&mut self);
+    async fn kill(&mut self) {
+        self.server().kill();
+    }
 
     /// Starts it again, in the same place and with what it had kept.
-    async fn restart(&mut self);
+    async fn restart(&mut self) {
+        self.server().restart().await;
+    }
 
     /// Makes it stand still, connections and all.
-    fn stall(&self);
+    fn stall(&self) {
+        self.server().stall();
+    }
 
     /// Lets it go on.
-    fn resume(&self);
+    fn resume(&self) {
+        self.server().resume();
+    }
 
     /// Everything that has arrived, in its order, once there are so many different messages.
-    async fn arrived(&self, different: usize) -> Vec<Arrived>;
+    async fn arrived(&self, different: usize) -> Vec<Arrived> {
+        until_arrived(self.consumer(), different).await
+    }
 
     /// What this destination refuses: at least one message for good, one for now where it knows how to be busy, and one
     /// that is too large.
@@ -66,42 +87,37 @@ pub struct Refusal {
     pub class: FailureClass,
 }
 
+impl Refusal {
+    /// One that no further try can cure.
+    pub fn terminal(why: &'static str, sink: impl Sink + 'static, message: Claimed, code: &'static str) -> Self {
+        Self { why, sink: Arc::new(sink), message, code, class: FailureClass::Terminal }
+    }
+
+    /// One that may be tried again.
+    pub fn retryable(why: &'static str, sink: impl Sink + 'static, message: Claimed, code: &'static str) -> Self {
+        Self { class: FailureClass::Retryable, ..Self::terminal(why, sink, message, code) }
+    }
+}
+
 /// Makes one test of each case of the contract, for a type that implements [`Destination`].
 #[macro_export]
 macro_rules! sink_contract {
     ($destination:ty) => {
-        $crate::sink_contract_cases! { $destination, transfer,
+        $crate::contract_cases! { <$destination as $crate::sink_contract::Destination>::start(), sink_contract transfer,
             bytes_and_headers_arrive_exactly
             a_batch_keeps_its_order
             one_sink_serves_many_tasks
         }
-        $crate::sink_contract_cases! { $destination, refusal,
+        $crate::contract_cases! { <$destination as $crate::sink_contract::Destination>::start(), sink_contract refusal,
             what_is_refused_is_classified
             a_partial_failure_keeps_the_prefix_of_its_lane
             only_what_failed_is_tried_again
         }
-        $crate::sink_contract_cases! { $destination, outage,
+        $crate::contract_cases! { <$destination as $crate::sink_contract::Destination>::start(), sink_contract outage,
             a_server_that_is_down_at_the_start
             a_server_that_stands_still_is_left_at_the_deadline
             a_cancelled_delivery_leaves_nothing_behind
             heavy_killed_in_the_middle_and_started_again
-        }
-    };
-}
-
-/// One module of tests; called by [`sink_contract!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! sink_contract_cases {
-    ($destination:ty, $part:ident, $($case:ident)*) => {
-        mod $part {
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    $crate::sink_contract::$part::$case::<$destination>().await;
-                }
-            )*
         }
     };
 }

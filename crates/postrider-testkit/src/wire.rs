@@ -34,9 +34,6 @@ pub struct WireCounter {
 
 impl WireCounter {
     /// Listens on a free port of 127.0.0.1 and connects each client to `target_port`.
-    ///
-    /// # Panics
-    /// When no port is free.
     pub async fn start(target_port: u16) -> Self {
         let (listener, port) = listen().await;
         let counts = Arc::new(Counts::default());
@@ -45,13 +42,11 @@ impl WireCounter {
     }
 
     /// The port to connect to instead of the server's.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The address of a database through this proxy, for the superuser.
-    #[must_use]
     pub fn url(&self, database: &crate::Database) -> String {
         crate::database::url(self.port, "postgres", database.name())
     }
@@ -60,13 +55,11 @@ impl WireCounter {
     /// requests that are sent before the answer to an earlier one has come are one round trip. Start-up is not counted. A
     /// request is counted before the server sees it, so the number is exact when a call returns, also with an error. A
     /// prepared statement that is dropped makes one more, at a time of its own, for which nobody waits.
-    #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.counts.round_trips.load(Ordering::SeqCst)
     }
 
     /// How many connections were made, cancel requests among them.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         self.counts.connections.load(Ordering::SeqCst)
     }

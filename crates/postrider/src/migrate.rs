@@ -38,7 +38,7 @@ const LIMIT_IN_FORCE: &str = "select coalesce(nullif(current_setting('lock_timeo
 
 /// In the order they are created: SQL functions need what they call.
 const FUNCTIONS: &[(&str, &str)] = files!("postgres/functions/", "":
-    schema_name topic_like schema_version refuse_stale_snapshot locks write_audit message_id next_sequence wake
+    schema_name topic_like schema_version refuse locks write_audit message_id next_sequence wake
     content_sizes message_rules enqueue_many enqueue enqueue_as bury settle lane_fronts claim_due claim_lane_runs claim_lanes claim
     has_due content complete_many complete renew release abandon repair_expired_leases change_dead redrive
     change_pending retry_now cancel discard skip sink_is_known replay configure_sink partitions prunable receive_many

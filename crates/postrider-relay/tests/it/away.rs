@@ -1,15 +1,14 @@
 //! A store that goes away and comes back, again and again, or stands still: what the relay says and how many connections
 //! it makes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Route, Store};
-use postrider_relay::{Relay, SinkOptions};
+use postrider::Route;
+use postrider_relay::SinkOptions;
 use postrider_testkit::FaultProxy;
 
 use crate::log::Log;
-use crate::support::{arrivals, message, messages, patiently, quick, site, start, store};
+use crate::support::{arrivals, message, messages, patiently, quick, relay_at, site, start};
 
 /// Outages of a storm.
 const STORM: u64 = 25;
@@ -22,8 +21,7 @@ async fn a_storm_of_outages_is_a_few_lines() {
     let site = site().await;
     let proxy = FaultProxy::start(site.database.cluster().port()).await;
     let (sink, mut arrived) = arrivals();
-    let through = store(&proxy.url(&site.database)).await;
-    let relay = start(Relay::builder(through as Arc<dyn Store>).sink("default", sink).options(quick()));
+    let relay = start(relay_at(&proxy.url(&site.database)).await.sink("default", sink).options(quick()));
     for _ in 0..STORM {
         let refused = proxy.counts().refused;
         proxy.refuse(true);
@@ -55,7 +53,7 @@ async fn slow_a_stalled_database_is_not_asked_for_more_and_more() {
     let named = format!("{}?application_name=stalled", site.database.url());
     // The shortest patience there is: five seconds.
     let options = quick().lease(Duration::from_secs(10));
-    let mut builder = Relay::builder(store(&named).await as Arc<dyn Store>).options(options);
+    let mut builder = relay_at(&named).await.options(options);
     let options_of_sink = SinkOptions::default().deadline(Duration::from_secs(5));
     let mut sinks = Vec::new();
     for n in 0..SINKS {

@@ -7,20 +7,16 @@ use std::time::{Duration, Instant};
 
 use postrider::operate::Action;
 use postrider::{Claimed, Operate as _};
-use postrider_relay::{Backoff, BreakerOptions, RelayOptions, RetryOptions, SinkFailure, SinkOptions, handler};
+use postrider_relay::{Backoff, BreakerOptions, RelayOptions, SinkFailure, SinkOptions, handler};
 
-use crate::support::{arrivals, messages, quick, site, start};
+use crate::support::{arrivals, messages, quick, retry, site, site_with, start};
 
 fn options() -> SinkOptions {
-    SinkOptions::default()
-        .concurrency(8)
-        .retry(RetryOptions::default().backoff(Backoff::new(Duration::from_millis(100), Duration::from_millis(500))))
-        .breaker(
-            BreakerOptions::default()
-                .failures(10)
-                .cool_down(Duration::from_millis(200))
-                .cool_down_max(Duration::from_secs(2)),
-        )
+    let breaker = BreakerOptions::default()
+        .failures(10)
+        .cool_down(Duration::from_millis(200))
+        .cool_down_max(Duration::from_secs(2));
+    SinkOptions::default().concurrency(8).retry(retry(100, 500, 10)).breaker(breaker)
 }
 
 /// A sink down for a minute and back. While its breaker is open only probes go out, so the messages keep their attempts
@@ -29,8 +25,7 @@ fn options() -> SinkOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_a_sink_down_for_a_minute_comes_back() {
     const COUNT: usize = 2_000;
-    let site = site().await;
-    site.enqueue(&messages(COUNT)).await;
+    let site = site_with(&messages(COUNT)).await;
     let up = Arc::new(AtomicBool::new(false));
     let calls: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let (now, most_at_first) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -75,8 +70,7 @@ async fn slow_a_sink_down_for_a_minute_comes_back() {
 /// While the breaker is open, what was claimed already is handed back, and its attempt with it.
 #[tokio::test]
 async fn what_was_claimed_when_the_breaker_opens_is_handed_back() {
-    let site = site().await;
-    site.enqueue(&messages(300)).await;
+    let site = site_with(&messages(300)).await;
     let sink = handler(|_: Arc<Claimed>| async { Err::<(), _>(SinkFailure::retryable("DOWN", "")) });
     let mut options = options();
     options.breaker.cool_down = Duration::from_mins(1);
@@ -110,8 +104,7 @@ impl postrider_relay::Sink for Fussy {
 /// not keep it from coming back, and nothing is counted against the messages.
 #[tokio::test]
 async fn a_sink_that_sends_nothing_is_left_alone_and_comes_back() {
-    let site = site().await;
-    site.enqueue(&messages(50)).await;
+    let site = site_with(&messages(50)).await;
     let sink = Arc::new(Fussy { sends: AtomicBool::new(false), calls: AtomicUsize::new(0) });
     let relay = start(site.relay().sink_with("default", Arc::clone(&sink), options()).options(quick()));
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -129,8 +122,7 @@ async fn a_paused_sink_stays_paused_over_a_restart() {
     let site = site().await;
     site.store.operate("ann", &Action::Pause { sink: "default".to_owned() }).await.expect("pause");
     site.enqueue(&messages(3)).await;
-    let (sink, mut arrived) = arrivals();
-    let relay = start(site.relay().sink("default", sink).options(quick()));
+    let (relay, mut arrived) = site.running(quick());
     site.until("select exists (select from outbox.sleeper)").await;
     assert_eq!(relay.stop().await.claimed, 0);
 

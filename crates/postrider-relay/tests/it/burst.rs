@@ -1,14 +1,11 @@
 //! The most ordinary day of an outbox: nothing for a long time, and then a burst. A session keeps the plans that it made on the
 //! empty table, so it must be as fast as one that has just connected.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::Store;
-use postrider_relay::Relay;
 use postrider_testkit::Cluster;
 
-use crate::support::{Arrivals, Running, Site, arrivals, messages, quick, start, store};
+use crate::support::{Arrivals, Running, Site, arrivals, messages, quick, relay_at, start};
 
 const BURST: usize = 20_000;
 /// Of one statement.
@@ -18,8 +15,7 @@ const NOISE: u32 = 2;
 
 async fn running(site: &Site) -> (Running, Arrivals) {
     let (sink, arrivals) = arrivals();
-    let store = store(&site.database.url()).await;
-    (start(Relay::builder(store as Arc<dyn Store>).sink("default", sink).options(quick())), arrivals)
+    (start(relay_at(&site.database.url()).await.sink("default", sink).options(quick())), arrivals)
 }
 
 /// Enqueues a burst; how long after its first commit the first and the last message arrived.
@@ -47,8 +43,7 @@ async fn burst(site: &Site, arrivals: &mut Arrivals) -> (Duration, Duration) {
 async fn heavy_an_idle_relay_takes_a_burst_as_fast_as_a_new_one() {
     // Nobody comes by with new statistics, as it is in the first minute of a burst.
     let cluster = Cluster::start_with(&[("autovacuum", "off")]).await;
-    let database = cluster.database().await;
-    let site = Site { client: database.connect().await, store: store(&database.url()).await, database };
+    let site = Site::on(cluster.database().await).await;
     site.client.batch_execute("vacuum analyze outbox.delivery, outbox.message, outbox.attempt").await.expect("vacuum");
     let (relay, mut arrived) = running(&site).await;
     site.until("select coalesce(sum(idx_scan), 0) > 40 from pg_stat_user_indexes where indexrelname = 'delivery_due'")

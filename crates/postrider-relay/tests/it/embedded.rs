@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Inspect as _, PostgresStore, Queue as _, Schema, SqliteStore, Store};
-use postrider_relay::{Backoff, Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
+use postrider_relay::{BreakerOptions, Relay, RelayOptions, SinkFailure, SinkOptions};
 
-use crate::support::{Arrivals, arrivals, arrivals_unless, drain, laned, messages, patiently, quick, site, start};
+use crate::support::{
+    Arrivals, arrivals, arrivals_unless, drain, laned, messages, patiently, quick, retry, site, start,
+};
 
 async fn empty(store: &SqliteStore) {
     let emptied = async {
@@ -30,9 +32,7 @@ async fn an_edge_site_needs_no_server() {
     let store = SqliteStore::open(directory.path().join("edge.db")).expect("open");
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.attempt_no == 1).then(|| SinkFailure::retryable("AGAIN", "once")));
-    let retry = RetryOptions::default().backoff(Backoff::new(Duration::from_millis(20), Duration::from_millis(20)));
-    let sink_options =
-        SinkOptions::default().retry(retry).breaker(postrider_relay::BreakerOptions::default().failures(0));
+    let sink_options = SinkOptions::default().retry(retry(20, 20, 10)).breaker(BreakerOptions::default().failures(0));
     let hourly = RelayOptions::default().poll(Duration::from_hours(1)).lease(Duration::from_hours(4));
     let relay = start(
         Relay::builder(Arc::new(store.clone()) as Arc<dyn Store>)

@@ -10,7 +10,9 @@ use postrider_testkit::WireCounter;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Arrivals, arrivals, drain, message, messages, patiently, quick, site, start, store};
+use crate::support::{
+    Arrivals, arrivals, drain, gated, message, messages, patiently, quick, relay_at, site, site_with, start,
+};
 
 /// Proves M9: a background task of the application, with an async callback, until a token fires.
 #[tokio::test]
@@ -55,11 +57,10 @@ async fn a_hundred_messages_cost_two_round_trips() {
     let mut trips = Vec::new();
     for count in [0, 100] {
         site.enqueue(&messages(count)).await;
-        let store = store(&url).await;
-        let (sink, _arrivals) = arrivals();
+        let (relay, (sink, _arrivals)) = (relay_at(&url).await, arrivals());
         let options = quick().complete_gather(Duration::from_secs(5));
         let before = counter.round_trips();
-        let counts = drain(Relay::builder(store as Arc<dyn Store>).sink("default", sink).options(options)).await;
+        let counts = drain(relay.sink("default", sink).options(options)).await;
         assert_eq!(counts.delivered, count as u64);
         trips.push(counter.round_trips() - before);
     }
@@ -69,8 +70,7 @@ async fn a_hundred_messages_cost_two_round_trips() {
 /// Proves E2: replicas share one outbox; nothing is claimed twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_share_the_work_without_a_duplicate() {
-    let site = site().await;
-    site.enqueue(&messages(3_000)).await;
+    let site = site_with(&messages(3_000)).await;
     let options = SinkOptions::default().batch_size(50);
     let (mut relays, mut sinks) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -111,17 +111,9 @@ async fn priority_goes_first_then_age() {
 
 #[tokio::test]
 async fn the_next_batch_is_claimed_while_this_one_is_on_its_way() {
-    let site = site().await;
-    site.enqueue(&messages(30)).await;
+    let site = site_with(&messages(30)).await;
     let gate = Arc::new(Semaphore::new(0));
-    let waiting = Arc::clone(&gate);
-    let sink = handler(move |_| {
-        let gate = Arc::clone(&waiting);
-        async move {
-            gate.acquire().await?.forget();
-            Ok::<(), SinkFailure>(())
-        }
-    });
+    let (sink, _at_the_gate) = gated(&gate);
     let options = SinkOptions::default().batch_size(10).concurrency(10);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 20 from outbox.in_flight").await;

@@ -2,16 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::Inspect as _;
 use postrider::inspect::{RelayReport, SinkReport};
 use postrider_relay::clock::Clock;
 use postrider_relay::{BreakerOptions, RelayHandle, SinkFailure, SinkOptions};
-use tokio_util::sync::CancellationToken;
 
-use crate::support::{Site, arrivals, arrivals_unless, message, patiently, quick, site};
+use crate::support::{Site, arrivals, arrivals_unless, message, patiently, quick, site, start};
 
 /// A clock that stands still: who waits for a time waits for ever.
 struct Stopped(Instant);
@@ -30,11 +28,8 @@ impl Clock for Stopped {
 async fn a_handle_has_it_claim_at_once() {
     let site = site().await;
     let (sink, mut arrivals) = arrivals();
-    let relay = site.relay().sink("default", sink).options(quick()).clock(Stopped(Instant::now()));
-    let relay = relay.build().expect("a relay");
-    let handle = relay.handle();
-    let shutdown = CancellationToken::new();
-    let running = tokio::spawn(relay.run(shutdown.clone()));
+    let relay = start(site.relay().sink("default", sink).options(quick()).clock(Stopped(Instant::now())));
+    let handle = relay.handle.clone();
     site.until("select exists (select from outbox.sleeper)").await;
     // Nobody sleeps, so nobody is notified; and the clock stands still, so nobody polls.
     site.client.batch_execute("delete from outbox.sleeper").await.expect("delete");
@@ -50,8 +45,7 @@ async fn a_handle_has_it_claim_at_once() {
     assert_eq!(patiently("it claims", woken).await.topic, "t");
     site.until("select not exists (select from outbox.deliveries)").await;
     assert_eq!(handle.stats().counts().delivered, 1);
-    shutdown.cancel();
-    patiently("the end", running).await.expect("no panic").expect("no error");
+    relay.stop().await;
     handle.wake();
 }
 
@@ -81,8 +75,7 @@ async fn open_breaker(site: &Site, handle: &RelayHandle) -> SinkReport {
 async fn a_handle_tells_how_the_sinks_are() {
     let site = site().await;
     let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("DOWN", "away")));
-    let relay = site.relay().sink_with("default", sink, touchy()).options(quick()).build().expect("a relay");
-    let handle = relay.handle();
+    let relay = start(site.relay().sink_with("default", sink, touchy()).options(quick()));
     let closed = SinkReport {
         sink: "default".to_owned(),
         kind: "handler".to_owned(),
@@ -92,16 +85,13 @@ async fn a_handle_tells_how_the_sinks_are() {
         rate: Some(u32::MAX),
         last_error: None,
     };
-    assert_eq!(handle.sinks(), std::slice::from_ref(&closed));
-    let shutdown = CancellationToken::new();
-    let running = tokio::spawn(relay.run(shutdown.clone()));
-    let report = open_breaker(&site, &handle).await;
+    assert_eq!(relay.handle.sinks(), std::slice::from_ref(&closed));
+    let report = open_breaker(&site, &relay.handle).await;
     let left = report.open_for.expect("the time that is left");
     assert!(left > Duration::from_mins(50) && left <= Duration::from_hours(1), "{left:?}");
     let last_error = Some("DOWN: away".to_owned());
     assert_eq!(report, SinkReport { breaker: "open".to_owned(), open_for: Some(left), last_error, ..closed });
-    shutdown.cancel();
-    patiently("the end", running).await.expect("no panic").expect("no error");
+    relay.stop().await;
 }
 
 async fn until_reported(site: &Site, what: &str, wanted: impl Fn(&[RelayReport]) -> bool) {
@@ -124,19 +114,15 @@ async fn a_relay_reports_when_it_starts_when_a_breaker_opens_and_when_it_ends() 
     let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("DOWN", "away")));
     let every = Duration::from_hours(1);
     let options = quick().report_every(every).worker_id("site-7".to_owned());
-    let relay = site.relay().sink_with("default", sink, touchy()).options(options).build().expect("a relay");
-    let handle = relay.handle();
-    let shutdown = CancellationToken::new();
-    let running = tokio::spawn(relay.run(shutdown.clone()));
+    let relay = start(site.relay().sink_with("default", sink, touchy()).options(options));
     until_reported(&site, "the first report", |relays| {
         let [relay] = relays else { return false };
         relay.worker_id == "site-7" && relay.every == every && relay.sinks[0].breaker == "closed"
     })
     .await;
-    open_breaker(&site, &handle).await;
+    open_breaker(&site, &relay.handle).await;
     until_reported(&site, "the open breaker is reported", |relays| relays[0].sinks[0].breaker == "open").await;
-    shutdown.cancel();
-    patiently("the end", running).await.expect("no panic").expect("no error");
+    relay.stop().await;
     until_reported(&site, "it has signed off", <[RelayReport]>::is_empty).await;
 }
 
@@ -144,21 +130,12 @@ async fn a_relay_reports_when_it_starts_when_a_breaker_opens_and_when_it_ends() 
 #[tokio::test]
 async fn a_report_that_is_refused_stops_no_delivery() {
     let site = site().await;
-    site.client
-        .batch_execute("drop function if exists outbox.report; drop function if exists outbox.measure")
-        .await
-        .expect("drop");
-    let (sink, mut arrivals) = arrivals();
-    let options = quick().report_every(Duration::from_millis(10));
-    let relay = site.relay().sink("default", sink).options(options).build().expect("a relay");
-    let shutdown = CancellationToken::new();
-    let running = tokio::spawn(relay.run(shutdown.clone()));
+    let drop = "drop function if exists outbox.report; drop function if exists outbox.measure";
+    site.client.batch_execute(drop).await.expect("drop");
+    let (relay, mut arrivals) = site.running(quick().report_every(Duration::from_millis(10)));
     for _ in 0..3 {
         site.enqueue(&[message("t")]).await;
-        let arrived: Arc<_> = arrivals.next().await;
-        assert_eq!(arrived.topic, "t");
+        assert_eq!(arrivals.next().await.topic, "t");
     }
-    shutdown.cancel();
-    let counts = patiently("the end", running).await.expect("no panic").expect("no error");
-    assert_eq!(counts.delivered, 3);
+    assert_eq!(relay.stop().await.delivered, 3);
 }

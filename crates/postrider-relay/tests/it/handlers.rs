@@ -6,19 +6,13 @@ use std::time::Duration;
 
 use postrider::{Claimed, Message};
 use postrider_relay::sink::checked::checked;
-use postrider_relay::{
-    Backoff, CodeTable, FailureClass, RetryOptions, SinkFailure, SinkOptions, handler, json_handler,
-};
+use postrider_relay::{CodeTable, FailureClass, SinkFailure, SinkOptions, handler, json_handler};
 use serde::Deserialize;
 
-use crate::support::{Site, arrivals_unless, message, messages, quick, site, start};
+use crate::support::{Site, arrivals_unless, message, messages, quick, retry, site, site_with, start};
 
 fn impatient() -> SinkOptions {
-    SinkOptions::default().deadline(Duration::from_millis(150)).retry(
-        RetryOptions::default()
-            .backoff(Backoff::new(Duration::from_millis(10), Duration::from_millis(20)))
-            .max_attempts(3),
-    )
+    SinkOptions::default().deadline(Duration::from_millis(150)).retry(retry(10, 20, 3))
 }
 
 async fn errors(site: &Site) -> Vec<(String, String, String)> {
@@ -38,8 +32,7 @@ async fn errors(site: &Site) -> Vec<(String, String, String)> {
 /// message runs out of attempts and dies, everything else is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_message_dies_and_all_others_arrive() {
-    let site = site().await;
-    site.enqueue(&[message("panics"), message("hangs"), message("late")]).await;
+    let site = site_with(&[message("panics"), message("hangs"), message("late")]).await;
     site.enqueue(&messages(200)).await;
     let sink = handler(|message: Arc<Claimed>| async move {
         match message.topic.as_str() {
@@ -67,8 +60,7 @@ async fn a_bad_message_dies_and_all_others_arrive() {
 /// A handler that blocks its thread past the deadline is cut off by the clock all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_blocking_handler_does_not_stop_the_others() {
-    let site = site().await;
-    site.enqueue(&[message("blocks")]).await;
+    let site = site_with(&[message("blocks")]).await;
     site.enqueue(&messages(50)).await;
     let sink = handler(|message: Arc<Claimed>| async move {
         if message.topic == "blocks" {
@@ -201,8 +193,7 @@ async fn an_invalid_payload_fails_at_once_and_is_never_sent() {
 /// Proves P11: what is terminal and what is retryable is decided by codes, and the table of the sink has the last word.
 #[tokio::test]
 async fn codes_decide_what_is_tried_again() {
-    let site = site().await;
-    site.enqueue(&["GONE", "BUSY", "CONFLICT"].map(message)).await;
+    let site = site_with(&["GONE", "BUSY", "CONFLICT"].map(message)).await;
     let (sink, _arrivals) = arrivals_unless(|message| match message.topic.as_str() {
         "GONE" => Some(SinkFailure::terminal("GONE", "temporary! retry! timeout!")),
         code => Some(SinkFailure::retryable(code, "permanent failure")),
@@ -220,8 +211,7 @@ async fn codes_decide_what_is_tried_again() {
 /// A destination may ask for more time than the backoff, up to the cap.
 #[tokio::test]
 async fn a_hint_of_the_destination_is_honoured() {
-    let site = site().await;
-    site.enqueue(&[message("hour"), message("year")]).await;
+    let site = site_with(&[message("hour"), message("year")]).await;
     let (sink, _arrivals) = arrivals_unless(|message| {
         let hours = if message.topic == "hour" { 1 } else { 24 * 365 };
         Some(SinkFailure::retryable("BUSY", "later").retry_after(Duration::from_hours(hours)))
@@ -239,8 +229,7 @@ async fn a_hint_of_the_destination_is_honoured() {
 /// A destination that wants nothing more: the sink is paused, nothing is lost, and a person resumes it.
 #[tokio::test]
 async fn a_destination_that_is_gone_pauses_its_sink() {
-    let site = site().await;
-    site.enqueue(&messages(30)).await;
+    let site = site_with(&messages(30)).await;
     let gone = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let says = Arc::clone(&gone);
     let (sink, mut arrivals) = arrivals_unless(move |_| {

@@ -20,16 +20,7 @@ const PAUSE: Duration = Duration::from_millis(60);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heavy_an_idle_relay_answers_nearly_as_fast_as_a_bare_loop() {
     let bare = site().await;
-    let relayed = Site {
-        database: bare.database.cluster().database().await,
-        client: bare.client,
-        store: Arc::clone(&bare.store),
-    };
-    let relayed = Site {
-        client: relayed.database.connect().await,
-        store: crate::support::store(&relayed.database.url()).await,
-        database: relayed.database,
-    };
+    let relayed = Site::on(bare.database.cluster().database().await).await;
     let mut heard = bare_loop(&bare.database.url(), Arc::clone(&bare.store)).await;
     let (sink, mut arrivals) = arrivals();
     let relay = start(relayed.relay().sink("default", sink));

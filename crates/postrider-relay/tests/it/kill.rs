@@ -11,36 +11,37 @@ mod producers;
 mod receiver;
 mod storm;
 
+use std::ops::Deref;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use postrider::{Message, PostgresStore, Queue as _, Schema};
+use postrider::Message;
 use postrider_relay::RelayOptions;
-use postrider_testkit::Database;
 use tempfile::TempDir;
-use tokio_postgres::Client;
 
 use self::child::{Mood, Orders, RelayProcess};
 use self::receiver::arrivals;
+use crate::support::{self, PATIENCE};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// Longer than anything here takes, even on a loaded machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A fresh outbox, and a directory for what its relays write.
 struct Site {
     directory: TempDir,
-    database: Database,
-    client: Client,
-    store: PostgresStore,
+    outbox: support::Site,
+}
+
+impl Deref for Site {
+    type Target = support::Site;
+
+    fn deref(&self) -> &support::Site {
+        &self.outbox
+    }
 }
 
 impl Site {
     async fn new() -> Self {
-        let database = postrider_testkit::database().await;
-        let store = PostgresStore::connect(&database.url(), Schema::default()).await.expect("connect");
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        Self { client: database.connect().await, directory, store, database }
+        Self { directory: tempfile::tempdir().expect("a temporary directory"), outbox: support::site().await }
     }
 
     fn orders(&self, worker_id: &str, mood: Mood) -> Orders {
@@ -49,29 +50,12 @@ impl Site {
         orders
     }
 
-    async fn enqueue(&self, messages: &[Message]) {
-        self.store.enqueue(messages).await.expect("enqueue");
-    }
-
     fn arrived(&self) -> usize {
         arrivals(&self.directory.path().join(child::RECEIVER)).messages.len()
     }
 
-    async fn true_that(&self, sql: &str) -> bool {
-        self.client.query_one(sql, &[]).await.expect("query").get(0)
-    }
-
     async fn text(&self, sql: &str) -> String {
         self.client.query_one(sql, &[]).await.expect("query").get(0)
-    }
-
-    /// Waits until the query says true.
-    async fn until(&self, sql: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.true_that(sql).await {
-            assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {sql}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
     }
 }
 
@@ -176,7 +160,7 @@ async fn heavy_a_message_that_aborts_its_relay_dies_alone() {
     let began = Instant::now();
     let mut restarts = 0;
     let mut relay = RelayProcess::start(&orders);
-    while !site.true_that("select count(*) = 0 from outbox.delivery").await {
+    while site.number("select count(*) from outbox.delivery").await > 0 {
         assert!(began.elapsed() < PATIENCE, "not done after {restarts} restarts: {}", relay.log());
         if relay.has_ended() {
             restarts += 1;

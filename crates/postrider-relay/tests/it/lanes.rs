@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 use postrider::inspect::DeadFilter;
 use postrider::operate::Action;
 use postrider::{Claimed, OnDead, Operate as _};
-use postrider_relay::{Backoff, Batching, RetryOptions, Sink, SinkFailure, SinkOptions, Verdict, handler};
+use postrider_relay::{Batching, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
-use crate::support::{arrivals, arrivals_unless, laned, message, patiently, quick, site, start};
-
-fn soon() -> RetryOptions {
-    RetryOptions::default().backoff(Backoff::new(Duration::from_millis(20), Duration::from_millis(50))).max_attempts(3)
-}
+use crate::support::{
+    Site, arrivals, arrivals_unless, laned, message, patiently, quick, retry, site, site_with, start,
+};
 
 fn sequences(arrived: &[Arc<Claimed>]) -> HashMap<String, Vec<i64>> {
     let mut lanes: HashMap<String, Vec<i64>> = HashMap::new();
@@ -30,8 +28,7 @@ fn sequences(arrived: &[Arc<Claimed>]) -> HashMap<String, Vec<i64>> {
 /// The first rule of lanes, with three relays pulling at fifty lanes: one hand at a time, in sequence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_is_in_one_hand_and_in_order() {
-    let site = site().await;
-    site.enqueue(&laned(50, 40)).await;
+    let site = site_with(&laned(50, 40)).await;
     let busy: Arc<Mutex<HashMap<String, bool>>> = Arc::default();
     let arrived: Arc<Mutex<Vec<Arc<Claimed>>>> = Arc::default();
     let clash = Arc::new(AtomicBool::new(false));
@@ -70,16 +67,14 @@ async fn a_lane_is_in_one_hand_and_in_order() {
 /// A failing head holds its lane and only its lane, and costs the messages behind it no attempt.
 #[tokio::test]
 async fn a_failing_head_holds_its_lane_alone() {
-    let site = site().await;
-    site.enqueue(&laned(2, 5)).await;
+    let site = site_with(&laned(2, 5)).await;
     let healed = Arc::new(AtomicBool::new(false));
     let well = Arc::clone(&healed);
     let (sink, mut arrivals) = arrivals_unless(move |message| {
         let sick = message.lane.as_deref() == Some("lane-0000") && !well.load(Ordering::Relaxed);
         sick.then(|| SinkFailure::retryable("SICK", "not yet"))
     });
-    let retry = soon().max_attempts(1_000);
-    let options = SinkOptions::default().retry(retry);
+    let options = SinkOptions::default().retry(retry(20, 50, 1_000));
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select not exists (select from outbox.deliveries where lane = 'lane-0001')").await;
     site.until("select max(attempt_no) >= 3 from outbox.deliveries").await;
@@ -99,8 +94,7 @@ async fn a_failing_head_holds_its_lane_alone() {
 /// A dead head parks its lane until a person decides; with `skip` the lane goes on without it.
 #[tokio::test]
 async fn a_dead_head_parks_or_is_skipped() {
-    let site = site().await;
-    site.enqueue(&laned(2, 3)).await;
+    let site = site_with(&laned(2, 3)).await;
     let (sink, mut arrivals) = arrivals_unless(|message| {
         let first = message.lane.as_deref() == Some("lane-0000") && message.sequence_id == Some(1);
         (first && message.attempt_no == 1).then(|| SinkFailure::terminal("NO", "refused"))
@@ -158,11 +152,10 @@ impl Sink for Ordered {
 /// Where the sink keeps order, a run goes as one batch; when one fails, those behind it are handed back untried.
 #[tokio::test]
 async fn an_ordered_sink_gets_a_run_as_one_batch() {
-    let site = site().await;
-    site.enqueue(&laned(2, 5)).await;
+    let site = site_with(&laned(2, 5)).await;
     let (tell, mut batches) = tokio::sync::mpsc::unbounded_channel();
     let sink = Ordered { tell, batching: Batching::ordered(100), fail_once: AtomicBool::new(true) };
-    let options = SinkOptions::default().retry(soon());
+    let options = SinkOptions::default().retry(retry(20, 50, 3));
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     let first = patiently("a batch", batches.recv()).await.expect("a batch");
     assert_eq!(first.len(), 10, "both runs in one batch: {first:?}");
@@ -178,8 +171,7 @@ async fn an_ordered_sink_gets_a_run_as_one_batch() {
 /// A sink that takes batches but keeps no order gets at most one message of a lane at a time.
 #[tokio::test]
 async fn an_unordered_sink_gets_one_message_of_a_lane_at_a_time() {
-    let site = site().await;
-    site.enqueue(&laned(4, 3)).await;
+    let site = site_with(&laned(4, 3)).await;
     let (tell, mut batches) = tokio::sync::mpsc::unbounded_channel();
     let sink = Ordered { tell, batching: Batching::unordered(100), fail_once: AtomicBool::new(false) };
     let relay = start(site.relay().sink("default", sink).options(quick()));
@@ -199,7 +191,7 @@ async fn heavy_a_poisoned_lane_does_not_slow_the_others() {
     // A busy machine disturbs some rounds; what is really slower is slower in all of them.
     const MOST_ROUNDS: usize = 30;
     let site = site().await;
-    let other = site_beside(&site).await;
+    let other = Site::on(site.database.cluster().database().await).await;
     for _ in 0..20 {
         site.enqueue(&vec![message("poison").lane("poisoned"); 10_000]).await;
     }
@@ -226,20 +218,12 @@ async fn heavy_a_poisoned_lane_does_not_slow_the_others() {
     assert_eq!(site.number("select count(*) from outbox.deliveries where lane = 'poisoned'").await, 200_000);
 }
 
-async fn site_beside(site: &crate::support::Site) -> crate::support::Site {
-    let database = site.database.cluster().database().await;
-    let client = database.connect().await;
-    let store = crate::support::store(&database.url()).await;
-    crate::support::Site { database, client, store }
-}
-
-async fn drain_beside_poison(site: &crate::support::Site) -> Duration {
+async fn drain_beside_poison(site: &Site) -> Duration {
     site.enqueue(&laned(100, 100)).await;
     site.enqueue(&laned(100, 100)).await;
     let (sink, _arrivals) =
         arrivals_unless(|message| (message.topic == "poison").then(|| SinkFailure::retryable("POISON", "never")));
-    let retry = soon().max_attempts(1_000_000);
-    let options = SinkOptions::default().retry(retry);
+    let options = SinkOptions::default().retry(retry(20, 50, 1_000_000));
     let began = Instant::now();
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select not exists (select from outbox.deliveries where lane <> 'poisoned')").await;
@@ -250,8 +234,7 @@ async fn drain_beside_poison(site: &crate::support::Site) -> Duration {
 
 #[tokio::test]
 async fn a_long_lane_goes_run_after_run_without_waiting_for_a_poll() {
-    let site = site().await;
-    site.enqueue(&laned(1, 200)).await;
+    let site = site_with(&laned(1, 200)).await;
     let (sink, mut arrivals) = arrivals();
     let options = SinkOptions::default().lane_run(10);
     // Only the end of a run before it makes the claimer look again.

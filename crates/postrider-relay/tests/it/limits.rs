@@ -9,7 +9,7 @@ use postrider::{Claimed, Message, Route};
 use postrider_relay::{Sink, SinkFailure, SinkOptions, handler};
 use tokio::sync::Semaphore;
 
-use crate::support::{arrivals, laned, messages, quick, site, start};
+use crate::support::{arrivals, laned, messages, quick, site, site_with, start};
 
 /// A sink that holds what it gets until the gate opens, and counts how many it holds at most.
 fn gated(gate: &Arc<Semaphore>, most: &Arc<AtomicUsize>, now: &Arc<AtomicUsize>) -> impl Sink + use<> {
@@ -54,8 +54,7 @@ async fn concurrency_is_bounded_per_sink_and_per_process() {
 
 #[tokio::test]
 async fn messages_in_memory_are_bounded() {
-    let site = site().await;
-    site.enqueue(&messages(100)).await;
+    let site = site_with(&messages(100)).await;
     let gate = Arc::new(Semaphore::new(0));
     let sink = gated(&gate, &Arc::default(), &Arc::default());
     let options = SinkOptions::default().batch_size(20);
@@ -94,8 +93,7 @@ async fn bytes_in_memory_are_bounded() {
 
 #[tokio::test]
 async fn a_rate_is_kept() {
-    let site = site().await;
-    site.enqueue(&messages(60)).await;
+    let site = site_with(&messages(60)).await;
     let (sink, mut arrivals) = arrivals();
     let options = SinkOptions::default().rate(NonZeroU32::new(20));
     let began = Instant::now();
@@ -112,8 +110,7 @@ async fn a_rate_is_kept() {
 /// A run that takes longer than the lease: it is renewed, and each message is tried once.
 #[tokio::test]
 async fn leases_are_renewed_while_a_slow_run_is_on_its_way() {
-    let site = site().await;
-    site.enqueue(&laned(1, 8)).await;
+    let site = site_with(&laned(1, 8)).await;
     let sink = handler(|_: Arc<Claimed>| async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         Ok::<(), SinkFailure>(())

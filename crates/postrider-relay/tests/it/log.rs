@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::Queue as _;
-use postrider_relay::{Backoff, BreakerOptions, RetryOptions, SinkFailure, SinkOptions, handler};
+use postrider_relay::{BreakerOptions, SinkFailure, SinkOptions, handler};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{message, patiently, quick, site, start};
+use crate::support::{message, patiently, quick, retry, site, start};
 
 /// Every line that is logged on this thread, with its level in front.
 #[derive(Clone, Default)]
@@ -72,9 +72,7 @@ impl Subscriber for Log {
 }
 
 fn two_tries(breaker: BreakerOptions) -> SinkOptions {
-    let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(2));
-    let retry = RetryOptions::default().backoff(backoff).max_attempts(2);
-    SinkOptions::default().retry(retry).breaker(breaker)
+    SinkOptions::default().retry(retry(1, 2, 2)).breaker(breaker)
 }
 
 fn never() -> BreakerOptions {
@@ -132,8 +130,7 @@ async fn a_breaker_says_the_last_error() {
             let failure = failure.clone();
             async move { Err::<(), _>(failure) }
         });
-        let breaker = BreakerOptions::default().failures(1);
-        let options = two_tries(breaker).retry(RetryOptions::default());
+        let options = SinkOptions::default().breaker(BreakerOptions::default().failures(1));
         let running = start(site.relay().options(quick()).sink_with("default", sink, options));
         log.until("breaker opened").await;
         running.stop().await;

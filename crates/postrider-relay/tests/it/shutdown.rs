@@ -4,41 +4,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::Claimed;
-use postrider_relay::{Backoff, ErrorKind, RetryOptions, SinkFailure, SinkOptions, handler};
-use tokio::sync::{Semaphore, mpsc};
+use postrider_relay::{ErrorKind, RetryOptions, SinkFailure, SinkOptions};
+use tokio::sync::Semaphore;
 
-use crate::support::{arrivals, arrivals_unless, drain, laned, message, messages, patiently, quick, site, start};
-
-/// A sink that holds every message until the gate has a permit for it, and what is told of each that stands there.
-fn gated(gate: &Arc<Semaphore>) -> (impl postrider_relay::Sink + use<>, mpsc::UnboundedReceiver<()>) {
-    let gate = Arc::clone(gate);
-    let (tell, arrived) = mpsc::unbounded_channel();
-    let sink = handler(move |_: Arc<Claimed>| {
-        let gate = Arc::clone(&gate);
-        let told = tell.send(());
-        async move {
-            told?;
-            gate.acquire().await?.forget();
-            Ok::<(), SinkFailure>(())
-        }
-    });
-    (sink, arrived)
-}
+use crate::support::{
+    arrivals, arrivals_unless, drain, gated, laned, message, messages, patiently, quick, relay_at, retry, site,
+    site_with, start,
+};
 
 #[tokio::test]
 async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
-    let site = site().await;
-    site.enqueue(&messages(20)).await;
+    let site = site_with(&messages(20)).await;
     site.enqueue(&laned(1, 5)).await;
     let gate = Arc::new(Semaphore::new(0));
     let options = SinkOptions::default().concurrency(3);
     let (sink, mut at_the_gate) = gated(&gate);
     let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
     site.until("select count(*) = 25 from outbox.in_flight").await;
-    for _ in 0..3 {
-        patiently("a message is on its way", at_the_gate.recv()).await;
-    }
+    at_the_gate.take(3).await;
     relay.ask_to_stop();
     site.until("select count(*) <= 3 from outbox.in_flight").await;
     gate.add_permits(3);
@@ -52,21 +35,11 @@ async fn what_is_on_its_way_finishes_and_the_rest_goes_back() {
 
 #[tokio::test]
 async fn after_the_grace_period_deliveries_are_cut_short() {
-    let site = site().await;
-    site.enqueue(&messages(5)).await;
-    let (tell, mut arrived) = mpsc::unbounded_channel();
-    let sink = handler(move |_: Arc<Claimed>| {
-        let told = tell.send(());
-        async move {
-            told?;
-            std::future::pending::<Result<(), SinkFailure>>().await
-        }
-    });
+    let site = site_with(&messages(5)).await;
+    let (sink, mut at_the_gate) = gated(&Arc::new(Semaphore::new(0)));
     let options = quick().grace(Duration::from_millis(300));
     let relay = start(site.relay().sink("default", sink).options(options));
-    for _ in 0..5 {
-        arrived.recv().await;
-    }
+    at_the_gate.take(5).await;
     let began = Instant::now();
     let counts = relay.stop().await;
     assert!(began.elapsed() >= Duration::from_millis(300), "they had their grace period");
@@ -78,8 +51,7 @@ async fn after_the_grace_period_deliveries_are_cut_short() {
 /// The second signal: the relay is gone at once. What it held comes back when the leases end.
 #[tokio::test]
 async fn ending_at_once_loses_nothing() {
-    let site = site().await;
-    site.enqueue(&messages(10)).await;
+    let site = site_with(&messages(10)).await;
     let (sink, _at_the_gate) = gated(&Arc::new(Semaphore::new(0)));
     let options = quick().lease(Duration::from_secs(2));
     let sink_options = SinkOptions::default().deadline(Duration::from_secs(1));
@@ -96,14 +68,12 @@ async fn ending_at_once_loses_nothing() {
 /// Proves H6: a scheduler starts a drain; it delivers what is due, run after run of every lane, and ends by itself.
 #[tokio::test]
 async fn a_drain_delivers_what_is_due_and_ends() {
-    let site = site().await;
-    site.enqueue(&messages(50)).await;
+    let site = site_with(&messages(50)).await;
     site.enqueue(&laned(20, 10)).await;
     site.enqueue(&[message("later").delay(Duration::from_hours(1))]).await;
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.sequence_id == Some(7)).then(|| SinkFailure::retryable("NO", "not today")));
-    let retry = RetryOptions::default().backoff(Backoff::new(Duration::from_hours(1), Duration::from_hours(1)));
-    let options = SinkOptions::default().retry(retry).lane_run(3).batch_size(10);
+    let options = SinkOptions::default().retry(retry(3_600_000, 3_600_000, 10)).lane_run(3).batch_size(10);
     let counts = drain(site.relay().sink_with("default", sink, options).options(quick())).await;
     assert_eq!((counts.delivered, counts.retried), (50 + 20 * 6, 20));
     assert_eq!(arrivals.until_now().len(), 50 + 20 * 7);
@@ -144,8 +114,7 @@ async fn a_drain_leaves_no_lower_priority_behind() {
 /// What is found dead when it is claimed hides nothing behind it.
 #[tokio::test]
 async fn a_drain_goes_on_behind_what_it_buries() {
-    let site = site().await;
-    site.enqueue(&messages(40)).await;
+    let site = site_with(&messages(40)).await;
     site.client
         .batch_execute(
             "select outbox.complete(message_id, lease_token, 'w', 'RETRYABLE') from outbox.claim('w', 20, 60)",
@@ -165,20 +134,19 @@ async fn a_drain_goes_on_behind_what_it_buries() {
 async fn a_drain_gives_up_on_a_store_that_is_away() {
     let cluster = postrider_testkit::Cluster::start().await;
     let database = cluster.database().await;
-    let store = crate::support::store(&database.url()).await;
+    let relay = relay_at(&database.url()).await;
     cluster.kill9();
     let (sink, _arrivals) = arrivals();
-    let relay = postrider_relay::Relay::builder(store as Arc<dyn postrider::Store>).sink("default", sink).build();
+    let relay = relay.sink("default", sink).build();
     let drained = relay.expect("a relay").drain(tokio_util::sync::CancellationToken::new());
-    let ended = crate::support::patiently("the drain ends", drained).await;
+    let ended = patiently("the drain ends", drained).await;
     assert!(ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::StoreAway), "{ended:?}");
 }
 
 /// A drain does not wait for a sink that is down.
 #[tokio::test]
 async fn a_drain_gives_up_on_a_sink_that_is_down() {
-    let site = site().await;
-    site.enqueue(&messages(500)).await;
+    let site = site_with(&messages(500)).await;
     let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("DOWN", "")));
     let options = SinkOptions::default().concurrency(4);
     let counts = drain(site.relay().sink_with("default", sink, options).options(quick())).await;

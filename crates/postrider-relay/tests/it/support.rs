@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{Claimed, Message, PostgresStore, Queue as _, Schema, Store};
-use postrider_relay::{Counts, Error, Relay, RelayBuilder, RelayOptions, Sink, SinkFailure, handler};
+use postrider_relay::{
+    Backoff, Counts, Error, Relay, RelayBuilder, RelayHandle, RelayOptions, RetryOptions, Sink, SinkFailure, handler,
+};
 use postrider_testkit::Database;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +26,14 @@ pub(crate) struct Site {
 }
 
 pub(crate) async fn site() -> Site {
-    let database = postrider_testkit::database().await;
-    let client = database.connect().await;
-    let store = store(&database.url()).await;
-    Site { database, client, store }
+    Site::on(postrider_testkit::database().await).await
+}
+
+/// A fresh outbox with these messages in it.
+pub(crate) async fn site_with(messages: &[Message]) -> Site {
+    let site = site().await;
+    site.enqueue(messages).await;
+    site
 }
 
 pub(crate) async fn store(url: &str) -> Arc<PostgresStore> {
@@ -35,8 +41,18 @@ pub(crate) async fn store(url: &str) -> Arc<PostgresStore> {
 }
 
 impl Site {
+    pub(crate) async fn on(database: Database) -> Self {
+        Self { client: database.connect().await, store: store(&database.url()).await, database }
+    }
+
     pub(crate) fn relay(&self) -> RelayBuilder {
         Relay::builder(Arc::clone(&self.store) as Arc<dyn Store>)
+    }
+
+    /// A relay with a sink that takes everything, running.
+    pub(crate) fn running(&self, options: RelayOptions) -> (Running, Arrivals) {
+        let (sink, arrivals) = arrivals();
+        (start(self.relay().sink("default", sink).options(options)), arrivals)
     }
 
     pub(crate) async fn enqueue(&self, messages: &[Message]) {
@@ -83,6 +99,17 @@ pub(crate) fn quick() -> RelayOptions {
     RelayOptions::default().poll(Duration::from_millis(100)).lease(Duration::from_mins(1))
 }
 
+/// A relay on a store of its own, at this address.
+pub(crate) async fn relay_at(url: &str) -> RelayBuilder {
+    Relay::builder(store(url).await as Arc<dyn Store>)
+}
+
+/// So many tries, with waits from `base_ms` to `max_ms` between them.
+pub(crate) fn retry(base_ms: u64, max_ms: u64, max_attempts: u32) -> RetryOptions {
+    let backoff = Backoff::new(Duration::from_millis(base_ms), Duration::from_millis(max_ms));
+    RetryOptions::default().backoff(backoff).max_attempts(max_attempts)
+}
+
 /// What has arrived at a sink, in order.
 pub(crate) struct Arrivals(mpsc::UnboundedReceiver<Arc<Claimed>>);
 
@@ -123,16 +150,31 @@ pub(crate) fn arrivals_unless(
     (sink, Arrivals(arrived))
 }
 
+/// A sink that holds every message until the gate has a permit for it; what stands there has arrived.
+pub(crate) fn gated(gate: &Arc<Semaphore>) -> (impl Sink + use<>, Arrivals) {
+    let (gate, (tell, arrived)) = (Arc::clone(gate), mpsc::unbounded_channel());
+    let sink = handler(move |message: Arc<Claimed>| {
+        let gate = Arc::clone(&gate);
+        drop(tell.send(message));
+        async move {
+            gate.acquire().await?.forget();
+            Ok::<(), SinkFailure>(())
+        }
+    });
+    (sink, Arrivals(arrived))
+}
+
 /// A relay that runs beside the test.
 pub(crate) struct Running {
+    pub(crate) handle: RelayHandle,
     shutdown: CancellationToken,
     task: JoinHandle<Result<Counts, Error>>,
 }
 
 pub(crate) fn start(relay: RelayBuilder) -> Running {
     let relay = relay.build().expect("a relay");
-    let shutdown = CancellationToken::new();
-    Running { task: tokio::spawn(relay.run(shutdown.clone())), shutdown }
+    let (handle, shutdown) = (relay.handle(), CancellationToken::new());
+    Running { handle, task: tokio::spawn(relay.run(shutdown.clone())), shutdown }
 }
 
 impl Running {

@@ -36,8 +36,7 @@ async fn a_sink_sees_the_deliverys_context_and_the_store_keeps_the_producers() {
 #[tokio::test]
 async fn without_a_tracer_headers_pass_as_they_are() {
     let site = site().await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = start(site.relay().sink("default", sink).options(quick()));
+    let (relay, mut arrivals) = site.running(quick());
     site.enqueue(&[message("t").header("traceparent", "00-ab")]).await;
     assert_eq!(arrivals.next().await.headers["traceparent"], "00-ab");
     relay.stop().await;

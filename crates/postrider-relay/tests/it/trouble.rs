@@ -9,7 +9,9 @@ use postrider_relay::{ErrorKind, RetryOptions, SinkOptions};
 use postrider_testkit::FaultProxy;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Site, arrivals, laned, message, messages, patiently, quick, site, start, store};
+use crate::support::{
+    Site, arrivals, laned, message, messages, patiently, quick, relay_at, site, site_with, start, store,
+};
 
 /// One try, and no more: whatever burns an attempt is seen.
 fn one_try() -> SinkOptions {
@@ -48,8 +50,7 @@ async fn assert_the_others_arrive(site: Site, others: usize, reason: &str) {
 /// What the store hands out and the relay cannot understand.
 #[tokio::test]
 async fn a_message_that_cannot_be_understood_stops_nobody() {
-    let site = site().await;
-    site.enqueue(&messages(20)).await;
+    let site = site_with(&messages(20)).await;
     site.enqueue(&[message("spoiled")]).await;
     site.enqueue(&laned(3, 10)).await;
     spoil(&site, "spoiled", "headers = '{\"a\": 1}'").await;
@@ -59,8 +60,7 @@ async fn a_message_that_cannot_be_understood_stops_nobody() {
 /// What the store cannot hand out at all: a few thousand bytes that are more than a gigabyte when they are sent.
 #[tokio::test]
 async fn heavy_a_message_that_cannot_be_sent_stops_nobody() {
-    let site = site().await;
-    site.enqueue(&messages(1)).await;
+    let site = site_with(&messages(1)).await;
     site.enqueue(&[message("spoiled")]).await;
     site.enqueue(&messages(4)).await;
     spoil(&site, "spoiled", "payload = ('[' || repeat('1e131071,', 8500) || '1]')::jsonb").await;
@@ -71,8 +71,7 @@ async fn heavy_a_message_that_cannot_be_sent_stops_nobody() {
 /// one attempt each, nothing dies unsent.
 #[tokio::test]
 async fn a_claim_that_nobody_waits_for_leaves_nothing() {
-    let site = site().await;
-    site.enqueue(&messages(40)).await;
+    let site = site_with(&messages(40)).await;
     site.enqueue(&laned(5, 4)).await;
     let blocker = site.database.connect().await;
     blocker.batch_execute("begin; lock table outbox.delivery in access exclusive mode").await.expect("lock");
@@ -92,13 +91,11 @@ async fn a_claim_that_nobody_waits_for_leaves_nothing() {
 /// The answer to a claim is lost after its commit: the messages are taken back at once, not when the lease ends.
 #[tokio::test]
 async fn a_claim_whose_answer_is_lost_leaves_nothing() {
-    let site = site().await;
-    site.enqueue(&messages(40)).await;
+    let site = site_with(&messages(40)).await;
     let proxy = FaultProxy::start(site.database.cluster().port()).await;
     proxy.cut_after_commit(".claim(worker_id", 3);
     let (sink, mut arrivals) = arrivals();
-    let store = store(&proxy.url(&site.database)).await;
-    let relay = postrider_relay::Relay::builder(store as Arc<dyn Store>);
+    let relay = relay_at(&proxy.url(&site.database)).await;
     let options = quick().lease(Duration::from_mins(10));
     let relay = start(relay.sink_with("default", sink, one_try()).options(options));
     arrivals.take(40).await;
@@ -111,8 +108,7 @@ async fn a_claim_whose_answer_is_lost_leaves_nothing() {
 /// The store refuses to take such a claim back: the relay goes on, and the messages return when the lease ends.
 #[tokio::test]
 async fn a_refused_abandon_stops_nobody() {
-    let site = site().await;
-    site.enqueue(&messages(4)).await;
+    let site = site_with(&messages(4)).await;
     let proxy = FaultProxy::start(site.database.cluster().port()).await;
     let store = store(&proxy.url(&site.database)).await;
     site.client.batch_execute("drop function outbox.abandon").await.expect("drop");
@@ -132,8 +128,7 @@ async fn a_refused_abandon_stops_nobody() {
 /// The link is so slow that a full claim takes longer than its answer is waited for: claims get smaller until they pass.
 #[tokio::test]
 async fn claims_get_smaller_on_a_slow_link() {
-    let site = site().await;
-    site.enqueue(&vec![Message::bytes("t", vec![7; 2 << 20], "x/y"); 12]).await;
+    let site = site_with(&vec![Message::bytes("t", vec![7; 2 << 20], "x/y"); 12]).await;
     let proxy = FaultProxy::start(site.database.cluster().port()).await;
     let (sink, mut arrivals) = arrivals();
     let store = store(&proxy.url(&site.database)).await;
@@ -152,8 +147,7 @@ async fn claims_get_smaller_on_a_slow_link() {
 /// Messages are due that a transaction keeps locked: a drain is not done before they are delivered.
 #[tokio::test]
 async fn a_drain_waits_for_what_is_locked() {
-    let site = site().await;
-    site.enqueue(&[message("t"), message("t").lane("a")]).await;
+    let site = site_with(&[message("t"), message("t").lane("a")]).await;
     let blocker = site.database.connect().await;
     blocker.batch_execute("begin; select from outbox.delivery for update").await.expect("lock");
     let (sink, _arrivals) = arrivals();
@@ -171,8 +165,7 @@ async fn a_drain_waits_for_what_is_locked() {
 /// If they stay locked, the drain says so.
 #[tokio::test]
 async fn slow_a_drain_says_what_it_could_not_take() {
-    let site = site().await;
-    site.enqueue(&messages(1)).await;
+    let site = site_with(&messages(1)).await;
     let blocker = site.database.connect().await;
     blocker.batch_execute("begin; select from outbox.delivery for update").await.expect("lock");
     let (sink, _arrivals) = arrivals();
@@ -212,10 +205,8 @@ fn peak_kb() -> u64 {
 /// A message that is as large as it may be.
 #[tokio::test]
 async fn a_message_larger_than_all_memory_arrives() {
-    let site = site().await;
-    site.enqueue(&[Message::bytes("t", vec![7; 3 << 20], "x/y"), message("t")]).await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = start(site.relay().sink("default", sink).options(quick().max_bytes(1 << 20)));
+    let site = site_with(&[Message::bytes("t", vec![7; 3 << 20], "x/y"), message("t")]).await;
+    let (relay, mut arrivals) = site.running(quick().max_bytes(1 << 20));
     assert_eq!(arrivals.take(2).await.len(), 2);
     relay.stop().await;
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::{ErrorKind, Queue as _, Store};
-use postrider_relay::{Backoff, Relay, RelayOptions, RetryOptions, SinkFailure, SinkOptions};
+use postrider_relay::{Relay, RelayOptions, SinkFailure, SinkOptions};
 use postrider_testkit::{Cluster, PgBouncer};
 
-use crate::support::{Site, arrivals, arrivals_unless, message, messages, quick, site, start, store};
+use crate::support::{Site, arrivals, arrivals_unless, message, messages, quick, retry, site, start, store};
 
 /// A poll that no test waits for.
 fn by_notification_alone() -> RelayOptions {
@@ -22,8 +22,7 @@ async fn asleep(site: &Site) {
 #[tokio::test]
 async fn a_notification_alone_drives_delivery() {
     let site = site().await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
+    let (relay, mut arrivals) = site.running(by_notification_alone());
     for _ in 0..5 {
         asleep(&site).await;
         site.enqueue(&messages(3)).await;
@@ -83,9 +82,7 @@ async fn a_commit_that_spans_the_falling_asleep_is_found_soon() {
     let (sink, mut arrivals) = arrivals();
     site.client.batch_execute("begin; select outbox.enqueue('t', '1')").await.expect("enqueue");
     let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
-    let other =
-        Site { client: site.database.connect().await, database: site.database.clone(), store: Arc::clone(&site.store) };
-    asleep(&other).await;
+    asleep(&Site::on(site.database.clone()).await).await;
     site.client.batch_execute("commit").await.expect("commit");
     arrivals.next().await;
     relay.stop().await;
@@ -98,8 +95,7 @@ async fn a_free_lane_behind_thousands_of_blocked_ones_is_found() {
     let blocked: Vec<_> =
         (0..5_000).map(|lane| message("t").lane(format!("a{lane:05}")).delay(Duration::from_hours(2))).collect();
     site.enqueue(&blocked).await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = start(site.relay().sink("default", sink).options(by_notification_alone()));
+    let (relay, mut arrivals) = site.running(by_notification_alone());
     for _ in 0..3 {
         asleep(&site).await;
         site.enqueue(&[message("t").lane("zzz")]).await;
@@ -114,8 +110,7 @@ async fn a_retry_needs_no_poll() {
     let site = site().await;
     let (sink, mut arrivals) =
         arrivals_unless(|message| (message.attempt_no < 3).then(|| SinkFailure::retryable("AGAIN", "")));
-    let retry = RetryOptions::default().backoff(Backoff::new(Duration::from_secs(4), Duration::from_secs(4)));
-    let options = SinkOptions::default().retry(retry);
+    let options = SinkOptions::default().retry(retry(4_000, 4_000, 10));
     let relay = start(site.relay().sink_with("default", sink, options).options(by_notification_alone()));
     site.enqueue(&[message("t")]).await;
     for message in arrivals.take(3).await.iter().skip(1) {
@@ -130,20 +125,16 @@ async fn a_retry_needs_no_poll() {
 #[tokio::test]
 async fn listens_again_after_the_server_restarted() {
     let cluster = Cluster::start().await;
-    let database = cluster.database().await;
-    let store = store(&database.url()).await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = start(
-        Relay::builder(Arc::clone(&store) as Arc<dyn Store>).sink("default", sink).options(by_notification_alone()),
-    );
-    store.enqueue(&messages(1)).await.expect("enqueue");
+    let site = Site::on(cluster.database().await).await;
+    let (relay, mut arrivals) = site.running(by_notification_alone());
+    site.enqueue(&messages(1)).await;
     arrivals.next().await;
     for _ in 0..2 {
         cluster.kill9();
         cluster.restart().await;
-        let site = Site { client: database.connect().await, database: database.clone(), store: Arc::clone(&store) };
-        asleep(&site).await;
-        site.client.batch_execute("select outbox.enqueue('t', '1')").await.expect("enqueue");
+        let again = Site::on(site.database.clone()).await;
+        asleep(&again).await;
+        again.client.batch_execute("select outbox.enqueue('t', '1')").await.expect("enqueue");
         arrivals.next().await;
     }
     relay.stop().await;
@@ -154,9 +145,7 @@ async fn listens_again_after_the_server_restarted() {
 #[tokio::test]
 async fn a_burst_is_gathered() {
     let site = site().await;
-    let (sink, mut arrivals) = arrivals();
-    let relay = site.relay().sink("default", sink).options(by_notification_alone());
-    let relay = start(relay);
+    let (relay, mut arrivals) = site.running(by_notification_alone());
     asleep(&site).await;
     let began = Instant::now();
     for _ in 0..100 {

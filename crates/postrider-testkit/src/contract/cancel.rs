@@ -9,8 +9,7 @@ use postrider::inspect::{DeliveryFilter, DeliveryState, ListFilter, OpenCount, P
 use postrider::operate::{Action, Replay};
 use uuid::Uuid;
 
-use crate::contract::hand::{ids, message, numbers};
-use crate::contract::{Fixture, Hand};
+use super::hand::{Hand, ids, message, numbers};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -37,8 +36,7 @@ async fn explained(hand: &Hand, id: Uuid) -> Vec<ReasonCode> {
 
 /// A pending delivery is taken back: it is never handed out, an attempt says who did it, and the message is listed as given
 /// up. What is leased is left alone, and counted.
-pub async fn a_cancelled_delivery_is_never_handed_out<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_cancelled_delivery_is_never_handed_out(hand: Hand) {
     let all = hand.put_plain(3).await;
     let held = hand.take(1).await;
     let open = OpenCount { pending: 2, waiting: 0, leased: 1 };
@@ -50,7 +48,7 @@ pub async fn a_cancelled_delivery_is_never_handed_out<F: Fixture>() {
     hand.deliver(&held).await;
     let gone = all.iter().find(|id| **id != held[0].message_id).expect("two were not held");
     assert_eq!((hand.attempts(*gone).await, hand.stands(*gone).await), (vec!["1 CANCELLED".to_owned()], vec![]));
-    let shown = hand.show(*gone).await.expect("show").expect("it stays as history");
+    let shown = hand.shown(*gone).await;
     assert_eq!(shown.attempts[0].worker_id, "ann");
     assert_eq!(
         (listed(&hand, *gone).await, explained(&hand, *gone).await),
@@ -65,8 +63,7 @@ pub async fn a_cancelled_delivery_is_never_handed_out<F: Fixture>() {
 }
 
 /// Each field of the filter, alone, takes the one delivery that differs in it; and `retry_now` takes the same.
-pub async fn every_field_of_a_filter_takes_its_own<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn every_field_of_a_filter_takes_its_own(hand: Hand) {
     hand.add_route(&Route::new("elsewhere", "other")).await.expect("add_route");
     let tenant = Uuid::from_u128(7);
     let later = |topic: &str| message(topic).delay(HOUR);
@@ -102,8 +99,7 @@ pub async fn every_field_of_a_filter_takes_its_own<F: Fixture>() {
 }
 
 /// A lane goes on without what was cancelled: the head, one in the middle. What a parked lane waits for stays dead.
-pub async fn a_lane_goes_on_without_what_was_cancelled<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_lane_goes_on_without_what_was_cancelled(hand: Hand) {
     let lane = hand.put_lane("a", 4).await;
     assert_eq!(hand.act(cancel(of_ids(&[lane[0], lane[2]]), 10)).await.expect("cancel"), 2);
     let next = hand.take(10).await;
@@ -120,8 +116,7 @@ pub async fn a_lane_goes_on_without_what_was_cancelled<F: Fixture>() {
 }
 
 /// What was replayed by mistake is taken back, and the message counts as delivered: the sink had it before. Numbers go on.
-pub async fn a_replay_is_taken_back<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_replay_is_taken_back(hand: Hand) {
     let id = hand.put_plain(1).await[0];
     hand.deliver(&hand.take(1).await).await;
     assert_eq!(hand.replay("default", &[id]).await.expect("replay"), 1);
@@ -145,8 +140,7 @@ pub async fn a_replay_is_taken_back<F: Fixture>() {
 }
 
 /// Ids that an action would not find are told: unknown ones, and those that are in another state.
-pub async fn ids_that_are_not_meant_are_told<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn ids_that_are_not_meant_are_told(hand: Hand) {
     let dead = hand.put_plain(1).await[0];
     hand.fail(&hand.take(1).await).await;
     let leased = hand.put_plain(1).await[0];

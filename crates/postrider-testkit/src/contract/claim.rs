@@ -7,15 +7,13 @@ use std::time::Duration;
 use postrider::{ErrorKind, LeaseToken, Message, OnDead};
 use uuid::Uuid;
 
-use super::Fixture;
 use super::hand::{Hand, LONG, ids, message, numbers, topics};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Proves H1, H7, M11, E7: oldest first, whatever the order of writing.
-pub async fn oldest_first<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let now = hand.now().await.expect("now");
+pub async fn oldest_first(hand: Hand) {
+    let now = hand.clock().await;
     for (topic, age) in [("three", 1), ("one", 3), ("two", 2)] {
         hand.put(message(topic).occurred_at(now - age * HOUR)).await;
     }
@@ -23,9 +21,8 @@ pub async fn oldest_first<F: Fixture>() {
 }
 
 /// Proves E7, M11: priority first, then age, then the order of enqueueing.
-pub async fn priority_then_age_then_id<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let now = hand.now().await.expect("now");
+pub async fn priority_then_age_then_id(hand: Hand) {
+    let now = hand.clock().await;
     hand.put_all(&[
         message("low").priority(-5),
         message("young").priority(7),
@@ -42,8 +39,7 @@ pub async fn priority_then_age_then_id<F: Fixture>() {
 }
 
 /// Proves H1: a claim takes no more than it is asked for, and the best ones.
-pub async fn a_small_batch_takes_the_best<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_small_batch_takes_the_best(hand: Hand) {
     hand.put_plain(50).await;
     let best = hand.put(message("best").priority(1)).await.message_id;
     let held = hand.take(3).await;
@@ -52,8 +48,7 @@ pub async fn a_small_batch_takes_the_best<F: Fixture>() {
 }
 
 /// Proves H1, M2: one tenant's claim takes that tenant's, with and without lanes, and nobody else's.
-pub async fn of_one_tenant_only<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn of_one_tenant_only(hand: Hand) {
     let [ours, theirs] = [Uuid::from_u128(1), Uuid::from_u128(2)];
     for n in 0..5 {
         hand.put_all(&[
@@ -75,8 +70,7 @@ pub async fn of_one_tenant_only<F: Fixture>() {
 }
 
 /// A lane that two tenants share stays in order: one tenant's claim waits for the other's number.
-pub async fn a_shared_lane_keeps_its_order_under_a_tenant_filter<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_shared_lane_keeps_its_order_under_a_tenant_filter(hand: Hand) {
     let [ours, theirs] = [Uuid::from_u128(1), Uuid::from_u128(2)];
     for tenant in [theirs, ours, ours] {
         hand.put(message("t").lane("shared").tenant(tenant)).await;
@@ -91,39 +85,37 @@ pub async fn a_shared_lane_keeps_its_order_under_a_tenant_filter<F: Fixture>() {
 }
 
 /// Proves L1, L2, L7: a claimed delivery stays visible, with its holder and the end of its lease.
-pub async fn a_lease_is_visible<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_lease_is_visible(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
-    let before = hand.now().await.expect("now");
+    let before = hand.clock().await;
     let held = hand.take(1).await.remove(0);
-    let after = hand.now().await.expect("now");
+    let after = hand.clock().await;
     assert_eq!((held.message_id, held.attempt_no, held.attempt_count, held.lost_leases), (id, 1, 1, 0));
     assert!(before <= held.claimed_at && held.claimed_at <= after, "by the store's clock");
     assert_eq!(held.lease_expires_at, held.claimed_at + LONG);
-    let seen = other.show(id).await.expect("show").expect("it is there").deliveries.remove(0);
+    let seen = other.shown(id).await.deliveries.remove(0);
     assert_eq!((seen.state.as_str(), seen.claimed_by.as_deref()), ("leased", Some(hand.worker())));
     assert_eq!(seen.lease_expires_at, Some(held.lease_expires_at));
     assert_eq!((seen.attempt_no, seen.attempt_count), (1, 1));
 }
 
 /// What is not due is not handed out; when its time comes by the store's clock, it is.
-pub async fn not_before_it_is_due<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let now = hand.now().await.expect("now");
+pub async fn not_before_it_is_due(hand: Hand) {
+    let now = hand.clock().await;
     hand.put(message("later").delay(HOUR).priority(100)).await;
     hand.put(message("scheduled").due_at(now + HOUR)).await;
     hand.put(message("in a lane").delay(HOUR).lane("a")).await;
     let soon = hand.put(message("soon").delay(Duration::from_secs(1))).await.message_id;
     assert_eq!(topics(&hand.take(10).await), [] as [&str; 0]);
-    hand.until(hand.now().await.expect("now") + Duration::from_millis(1001)).await;
+    hand.until(hand.clock().await + Duration::from_millis(1001)).await;
     assert_eq!(ids(&hand.take(10).await), [soon]);
     let past = hand.put(message("past").due_at(now - HOUR)).await.message_id;
     assert_eq!(ids(&hand.take(10).await), [past]);
 }
 
 /// Waiting deliveries of higher priorities, in front of the index, do not stand in the way.
-pub async fn what_is_not_due_does_not_hide_what_is<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_is_not_due_does_not_hide_what_is(hand: Hand) {
     for priority in [-100, -1, 0, 1, 100] {
         hand.put_all(&(0..20).map(|_| message("later").priority(priority).delay(HOUR)).collect::<Vec<_>>()).await;
     }
@@ -135,8 +127,8 @@ pub async fn what_is_not_due_does_not_hide_what_is<F: Fixture>() {
 }
 
 /// A paused sink hands out nothing, and lets what is in flight be completed; resumed, it goes on.
-pub async fn a_paused_sink_hands_out_nothing<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_paused_sink_hands_out_nothing(hand: Hand) {
+    let other = hand.another().await;
     hand.put_plain(2).await;
     hand.put_lane("a", 1).await;
     let held = hand.take(1).await;
@@ -149,8 +141,7 @@ pub async fn a_paused_sink_hands_out_nothing<F: Fixture>() {
 }
 
 /// What is not said about a sink stays as it is.
-pub async fn a_paused_sink_keeps_its_other_settings<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_paused_sink_keeps_its_other_settings(hand: Hand) {
     hand.on_dead(OnDead::Skip).await.expect("skip");
     hand.pause("default").await.expect("pause");
     assert!(hand.status_of("default").await.paused);
@@ -161,8 +152,7 @@ pub async fn a_paused_sink_keeps_its_other_settings<F: Fixture>() {
 }
 
 /// Proves H1, H7, E2: many hands at once share everything and overlap nowhere.
-pub async fn hands_never_overlap<F: Fixture>() {
-    let (outbox, hand) = F::one_hand().await;
+pub async fn hands_never_overlap(hand: Hand) {
     let plain = hand.put_plain(2_000).await;
     hand.put_lanes(100, 10).await;
     let drain = async |hand: Hand| {
@@ -177,7 +167,7 @@ pub async fn hands_never_overlap<F: Fixture>() {
     };
     let mut draining = tokio::task::JoinSet::new();
     for _ in 0..8 {
-        draining.spawn(drain(Hand::new(outbox.open().await)));
+        draining.spawn(drain(hand.another().await));
     }
     let shares = draining.join_all().await;
     let all: Vec<Uuid> = shares.iter().flat_map(|share| ids(share)).collect();
@@ -192,8 +182,7 @@ pub async fn hands_never_overlap<F: Fixture>() {
 }
 
 /// Proves M5: a claim with a lower limit buries what has had so many attempts, and hands out the rest.
-pub async fn a_lower_limit_buries<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_lower_limit_buries(hand: Hand) {
     let tired = hand.put(message("tired").priority(1)).await.message_id;
     let other = hand.put(message("other")).await.message_id;
     hand.retry(&hand.take(1).await, Duration::ZERO).await;
@@ -206,8 +195,7 @@ pub async fn a_lower_limit_buries<F: Fixture>() {
 }
 
 /// Every argument has its range; what is outside is refused before anything happens.
-pub async fn wrong_arguments_are_refused<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn wrong_arguments_are_refused(hand: Hand) {
     hand.put_plain(1).await;
     let good = hand.wants(10);
     let wrong = [
@@ -247,8 +235,7 @@ fn large(topic: &str, bytes: usize) -> Message {
 }
 
 /// A claim brings no more bytes than it asks for, headers included; the first comes however large it is.
-pub async fn a_claim_is_bounded_in_bytes<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_claim_is_bounded_in_bytes(hand: Hand) {
     let mut messages = vec![large("t", 1_000); 5];
     messages.push(large("headed", 10).header("h", "v".repeat(1_000)));
     messages.push(large("huge", 50_000));
@@ -267,8 +254,7 @@ pub async fn a_claim_is_bounded_in_bytes<F: Fixture>() {
 
 /// Bytes are shared like places: lanes and others come in turn, every lane comes to its turn, and a run that is cut goes on
 /// with its next number.
-pub async fn large_lanes_and_others_take_turns<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn large_lanes_and_others_take_turns(hand: Hand) {
     for n in 0..6 {
         for lane in ["a", "b", "c"] {
             hand.put(large(&format!("{lane}{n}"), 1_000).lane(lane)).await;
@@ -297,8 +283,7 @@ pub async fn large_lanes_and_others_take_turns<F: Fixture>() {
 }
 
 /// One that is larger than the share of its kind comes in its turn, and holds up nothing behind it.
-pub async fn a_large_head_holds_up_no_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_large_head_holds_up_no_lane(hand: Hand) {
     for lane in ["a", "b", "c", "d"] {
         hand.put(large(lane, if lane == "b" { 3_000 } else { 100 }).lane(lane)).await;
     }
@@ -315,8 +300,7 @@ pub async fn a_large_head_holds_up_no_lane<F: Fixture>() {
 }
 
 /// A claim that was given up: its messages are as if they had not been claimed, and the token is of no use any more.
-pub async fn an_abandoned_claim_leaves_nothing<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_abandoned_claim_leaves_nothing(hand: Hand) {
     hand.put_plain(2).await;
     hand.put_lane("a", 2).await;
     let token = LeaseToken::random();
@@ -334,8 +318,7 @@ pub async fn an_abandoned_claim_leaves_nothing<F: Fixture>() {
 }
 
 /// Claimed without its content, a message can be read by who holds it.
-pub async fn content_is_read_by_itself<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn content_is_read_by_itself(hand: Hand) {
     hand.put(Message::json("t", &[1, 2]).expect("json").header("h", "v")).await;
     hand.put(large("b", 3)).await;
     let blind = hand.take_as(&hand.wants(10).with_content(false)).await;
@@ -352,8 +335,7 @@ pub async fn content_is_read_by_itself<F: Fixture>() {
 }
 
 /// Whether something is due can be asked without taking it.
-pub async fn what_is_due_can_be_asked<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_is_due_can_be_asked(hand: Hand) {
     let has_due = async |tenant_id| hand.has_due("default", tenant_id).await.expect("has_due");
     assert!(!has_due(None).await);
     hand.put(message("later").delay(HOUR)).await;

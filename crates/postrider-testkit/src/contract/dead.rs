@@ -8,8 +8,7 @@ use postrider::operate::Action;
 use postrider::{Failure, Outcome, Route};
 use uuid::Uuid;
 
-use crate::contract::hand::message;
-use crate::contract::{Fixture, Hand};
+use super::hand::{Hand, message};
 
 /// Every dead letter a filter means.
 async fn letters(hand: &Hand, filter: &DeadFilter) -> Vec<DeadLetter> {
@@ -25,13 +24,12 @@ async fn fail_one(hand: &Hand, sink: &str, code: &str) {
 
 /// Waits until the store's clock shows another time, however coarse it is.
 async fn a_moment(hand: &Hand) {
-    hand.until(hand.now().await.expect("now") + Duration::from_millis(2)).await;
+    hand.until(hand.clock().await + Duration::from_millis(2)).await;
 }
 
 /// Each field of a filter, alone, finds the one letter that differs in it; what is listed, counted and discarded is
 /// the same. In a topic `*` stands for any characters, and nothing else does.
-pub async fn every_field_of_a_filter_counts<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn every_field_of_a_filter_counts(hand: Hand) {
     hand.add_route(&Route::new("elsewhere", "other")).await.expect("add_route");
     let tenant = Uuid::from_u128(7);
     let mut named = Uuid::nil();
@@ -103,8 +101,7 @@ pub async fn every_field_of_a_filter_counts<F: Fixture>() {
 }
 
 /// An empty code means those that have none, and no others.
-pub async fn letters_without_a_code_are_a_kind<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn letters_without_a_code_are_a_kind(hand: Hand) {
     let ids = hand.put_plain(2).await;
     fail_one(&hand, "default", "E1").await;
     let silent = Outcome::Failed(Failure::default());
@@ -119,8 +116,7 @@ pub async fn letters_without_a_code_are_a_kind<F: Fixture>() {
 }
 
 /// A page goes on after the last one of the page before, whatever died at the same time; nothing twice, nothing missed.
-pub async fn dead_letters_are_listed_in_pages<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn dead_letters_are_listed_in_pages(hand: Hand) {
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
     }
@@ -154,9 +150,8 @@ pub async fn dead_letters_are_listed_in_pages<F: Fixture>() {
 }
 
 /// A dead letter tells why and when it died, and what it is about.
-pub async fn a_dead_letter_tells_its_story<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let before = hand.now().await.expect("now");
+pub async fn a_dead_letter_tells_its_story(hand: Hand) {
+    let before = hand.clock().await;
     let occurred_at = before - Duration::from_hours(1);
     let tenant = Uuid::from_u128(7);
     let said = message("t").namespace("n").tenant(tenant).lane("a").occurred_at(occurred_at);
@@ -177,8 +172,7 @@ pub async fn a_dead_letter_tells_its_story<F: Fixture>() {
 }
 
 /// Groups by sink, topic, reason and code: the largest first, each with its first and last time and its newest error.
-pub async fn dead_letters_are_grouped<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn dead_letters_are_grouped(hand: Hand) {
     for (topic, code) in [("b", "E1"), ("a", "E1"), ("b", "E1"), ("b", "E2")] {
         hand.put(message(topic)).await;
         a_moment(&hand).await;

@@ -8,12 +8,10 @@ use postrider::inspect::{ListFilter, PageRequest};
 use postrider::{Content, ErrorKind, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outcome, Route};
 use uuid::Uuid;
 
-use super::Fixture;
 use super::hand::{Hand, ids, message, numbers};
 
 /// Proves M2: namespace and topic address a message, the tenant is optional, and a worker gets what was said.
-pub async fn what_was_said_is_what_is_claimed<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_was_said_is_what_is_claimed(hand: Hand) {
     let tenant = Uuid::from_u128(7);
     let said = serde_json::json!({
         "text": "Grüße \u{1F40E} \\u0000 \"'", "big": 123_456_789_012_345_678_u64, "none": null, "list": [1.5, []]
@@ -54,8 +52,7 @@ pub async fn what_was_said_is_what_is_claimed<F: Fixture>() {
 }
 
 /// Proves M3, P6: a known key answers with the first id and number and writes nothing, whatever became of the message.
-pub async fn a_known_key_returns_the_first_message<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_known_key_returns_the_first_message(hand: Hand) {
     let keyed = || message("t").lane("a").dedupe_key("k");
     let first = hand.put(keyed()).await;
     assert!(first.created);
@@ -84,8 +81,7 @@ pub async fn a_known_key_returns_the_first_message<F: Fixture>() {
 }
 
 /// Proves M3, P1, P6: a batch answers row by row, in input order: lanes, known keys, and keys that repeat inside it.
-pub async fn a_mixed_batch_answers_in_input_order<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_mixed_batch_answers_in_input_order(hand: Hand) {
     let known = hand.put(message("t").lane("b").dedupe_key("known")).await.message_id;
     let batch = ["b z", "- -", "a -", "b known", "b z", "- y", "b -", "a x", "- y"].map(|lane_and_key| {
         let mut words = lane_and_key.split(' ').map(|word| (word != "-").then_some(word));
@@ -123,8 +119,7 @@ pub async fn a_mixed_batch_answers_in_input_order<F: Fixture>() {
 }
 
 /// Proves M2: one wrong message, and nothing of its batch is written: no row, no key, no number.
-pub async fn a_batch_is_written_as_a_whole<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_batch_is_written_as_a_whole(hand: Hand) {
     let good = || message("t").lane("a").dedupe_key("k");
     let error = hand.enqueue(&[good(), message("")]).await.expect_err("the second has no topic");
     assert_eq!(error.batch_index(), Some(1), "{error:?}");
@@ -135,8 +130,7 @@ pub async fn a_batch_is_written_as_a_whole<F: Fixture>() {
 }
 
 /// Proves M2, P6: what breaks a rule is refused with a typed error, and nothing is written.
-pub async fn limits_are_refused<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn limits_are_refused(hand: Hand) {
     let long = "x".repeat(256);
     let year_10000 = SystemTime::UNIX_EPOCH + Duration::from_hours(70_389_528);
     let before_year_1 = SystemTime::UNIX_EPOCH - Duration::from_secs(62_135_596_801);
@@ -168,8 +162,7 @@ pub async fn limits_are_refused<F: Fixture>() {
 }
 
 /// Proves M4: the key begins with the tenant's id, in either spelling, and "/".
-pub async fn a_dedupe_key_belongs_to_its_tenant<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_dedupe_key_belongs_to_its_tenant(hand: Hand) {
     let tenant = Uuid::from_u128(0xabcd_ef01);
     for good in [format!("{tenant}/1"), format!("{}/1", tenant.simple()), format!("{tenant}/")] {
         assert!(hand.put(message("t").tenant(tenant).dedupe_key(good)).await.created);
@@ -183,8 +176,7 @@ pub async fn a_dedupe_key_belongs_to_its_tenant<F: Fixture>() {
 
 /// Proves M3, M4: the tenant is part of what is unique. Whoever names no tenant and spells a tenant's key takes nothing away
 /// from it, in whatever order they come, and each finds its own message again.
-pub async fn nobody_takes_the_key_of_a_tenant<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn nobody_takes_the_key_of_a_tenant(hand: Hand) {
     let tenant = Uuid::from_u128(0xabcd_ef01);
     let (stranger, owner) = (
         |key: &str| message("t").dedupe_key(format!("{tenant}/{key}")),
@@ -203,8 +195,8 @@ pub async fn nobody_takes_the_key_of_a_tenant<F: Fixture>() {
 }
 
 /// Proves P1: two producers of the same lanes, and each lane is numbered 1, 2, 3 without a hole.
-pub async fn producers_of_one_lane_leave_no_hole<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn producers_of_one_lane_leave_no_hole(hand: Hand) {
+    let other = hand.another().await;
     let produce = async |hand: &Hand| {
         let mut sequences = Vec::new();
         for round in 0..20 {
@@ -225,8 +217,8 @@ pub async fn producers_of_one_lane_leave_no_hole<F: Fixture>() {
 }
 
 /// Proves M3, P6: two producers, one key: one message, and both know it.
-pub async fn producers_race_on_a_dedupe_key<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn producers_race_on_a_dedupe_key(hand: Hand) {
+    let other = hand.another().await;
     for round in 0..20 {
         let keyed = || message("t").dedupe_key(format!("k-{round}"));
         let (one, two) = tokio::join!(hand.put(keyed()), other.put(keyed()));
@@ -237,8 +229,7 @@ pub async fn producers_race_on_a_dedupe_key<F: Fixture>() {
 }
 
 /// Proves M11: ids are UUIDv7 in the order of the batch, and that is the order of the claim.
-pub async fn ids_keep_the_order_of_the_batch<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn ids_keep_the_order_of_the_batch(hand: Hand) {
     let put = hand.put_plain(1000).await;
     assert!(put.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(put.iter().all(|id| id.get_version_num() == 7 && id.get_variant() == uuid::Variant::RFC4122));
@@ -246,8 +237,7 @@ pub async fn ids_keep_the_order_of_the_batch<F: Fixture>() {
 }
 
 /// Proves P2: retry, expiry, redrive and replay keep the id and the number.
-pub async fn id_and_sequence_are_kept_for_ever<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn id_and_sequence_are_kept_for_ever(hand: Hand) {
     let id = hand.put_lane("a", 1).await[0];
     for (attempt_no, end) in (1..).zip(["retry", "expiry", "failure", "success", "success"]) {
         let held = if end == "expiry" { hand.lose(1).await } else { hand.take(1).await };
@@ -271,8 +261,7 @@ pub async fn id_and_sequence_are_kept_for_ever<F: Fixture>() {
 }
 
 /// One message to several sinks: each is delivered, retried and buried for itself.
-pub async fn routes_fan_out<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn routes_fan_out(hand: Hand) {
     for sink in ["audit", "mail"] {
         assert!(hand.add_route(&Route::new("order.*", sink)).await.expect("add_route"));
     }
@@ -288,8 +277,7 @@ pub async fn routes_fan_out<F: Fixture>() {
 }
 
 /// Patterns are names in which only `*` means something; routes concern new messages only.
-pub async fn routes_come_and_go<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn routes_come_and_go(hand: Hand) {
     let all = Route::new("*", "audit");
     let routes = [
         Route::new("order.*", "mail"),

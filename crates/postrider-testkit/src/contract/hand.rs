@@ -5,12 +5,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use postrider::inspect::{AttemptCounts, DeadFilter, DeadLetter, PageRequest, SinkStatus};
+use postrider::inspect::{AttemptCounts, DeadFilter, DeadLetter, MessageDetail, PageRequest, SinkStatus};
 use postrider::operate::{Action, MAX_PER_ACTION, Replay};
 use postrider::{
     Claim, Claimed, Completed, Completion, Enqueued, Error, Failure, LeaseToken, Message, OnDead, Outcome, Route, Store,
 };
 use uuid::Uuid;
+
+use super::Fixture;
 
 /// Long enough that no lease ends during a test by accident.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
@@ -23,11 +25,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 pub(crate) const NO_IDS: [Uuid; 0] = [];
 
-/// A store, and the name of the worker that uses it.
+/// A store, the name of the worker that uses it, and the outbox that it is on.
 #[derive(Clone)]
 pub struct Hand {
     store: Arc<dyn Store>,
     worker: String,
+    outbox: Arc<dyn Fixture>,
 }
 
 impl Deref for Hand {
@@ -66,8 +69,18 @@ fn dead(message_ids: Option<&[Uuid]>, sink: Option<&str>) -> DeadFilter {
 }
 
 impl Hand {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, worker: format!("worker-{}", Uuid::new_v4().simple()) }
+    /// A hand on a fresh outbox.
+    pub async fn on<F: Fixture>() -> Self {
+        Self::open(Arc::new(F::fresh().await)).await
+    }
+
+    /// Another one on the same outbox, which shares nothing with this one but the rows.
+    pub(crate) async fn another(&self) -> Self {
+        Self::open(Arc::clone(&self.outbox)).await
+    }
+
+    async fn open(outbox: Arc<dyn Fixture>) -> Self {
+        Self { store: outbox.open().await, worker: format!("worker-{}", Uuid::new_v4().simple()), outbox }
     }
 
     pub(crate) fn worker(&self) -> &str {
@@ -141,7 +154,7 @@ impl Hand {
     /// Waits until the store's clock has come to this time.
     pub(crate) async fn until(&self, time: SystemTime) {
         let waited = tokio::time::timeout(PATIENCE, async {
-            while self.store.now().await.expect("now") < time {
+            while self.clock().await < time {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         });
@@ -225,16 +238,26 @@ impl Hand {
         self.act(Action::RemoveRoute { route: route.clone() }).await
     }
 
+    /// The whole story of a message.
+    pub(crate) async fn shown(&self, message_id: Uuid) -> MessageDetail {
+        self.store.show(message_id).await.expect("show").expect("the message is there")
+    }
+
+    /// What the store's clock says.
+    pub(crate) async fn clock(&self) -> SystemTime {
+        self.store.now().await.expect("now")
+    }
+
     /// The attempts of a message, by sink and number: `1 FAILED`.
     pub(crate) async fn attempts(&self, message_id: Uuid) -> Vec<String> {
-        let mut attempts = self.store.show(message_id).await.expect("show").expect("the message is there").attempts;
+        let mut attempts = self.shown(message_id).await.attempts;
         attempts.sort_by(|one, other| (&one.sink, one.attempt_no).cmp(&(&other.sink, other.attempt_no)));
         attempts.iter().map(|attempt| format!("{} {}", attempt.attempt_no, attempt.state)).collect()
     }
 
     /// Where a message stands for each sink, by name: `default pending`. Nothing: it was delivered.
     pub(crate) async fn stands(&self, message_id: Uuid) -> Vec<String> {
-        let detail = self.store.show(message_id).await.expect("show").expect("the message is there");
+        let detail = self.shown(message_id).await;
         detail.deliveries.iter().map(|delivery| format!("{} {}", delivery.sink, delivery.state)).collect()
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use postrider::{Claimed, OnDead, Route};
 use uuid::Uuid;
 
-use super::Fixture;
 use super::hand::{Hand, LONG, ids, message, numbers, token};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -21,8 +20,7 @@ async fn skip_the_dead(hand: &Hand) {
 }
 
 /// Proves P1, P2: a run is handed out in sequence, under one token, and the lane is then in one hand.
-pub async fn a_run_is_in_sequence<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_run_is_in_sequence(hand: Hand) {
     hand.put_lane("a", 5).await;
     let held = hand.take(3).await;
     assert_eq!(numbers(&held), [1, 2, 3]);
@@ -31,8 +29,7 @@ pub async fn a_run_is_in_sequence<F: Fixture>() {
 }
 
 /// A run is no longer than the claim says; the rest of the batch comes from other lanes.
-pub async fn a_run_is_bounded<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_run_is_bounded(hand: Hand) {
     hand.put_lanes(3, 5).await;
     let held = hand.take_as(&hand.wants(100).lane_run(2)).await;
     assert_eq!(numbers(&held), [1, 2, 1, 2, 1, 2]);
@@ -42,8 +39,8 @@ pub async fn a_run_is_bounded<F: Fixture>() {
 }
 
 /// Proves P2, E2: a lane is free again only when everything handed out is done; then it goes on where it was.
-pub async fn one_hand_at_a_time<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn one_hand_at_a_time(hand: Hand) {
+    let other = hand.another().await;
     hand.put_lane("a", 5).await;
     let held = hand.take(3).await;
     assert_eq!(other.take(10).await.len(), 0);
@@ -55,8 +52,8 @@ pub async fn one_hand_at_a_time<F: Fixture>() {
 
 /// A failed head holds its lane, and the numbers behind it stay behind it, even while the worker still holds them: the
 /// lane is not given to a second hand before they are released.
-pub async fn a_failing_head_holds_its_lane<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_failing_head_holds_its_lane(hand: Hand) {
+    let other = hand.another().await;
     hand.put_lane("a", 4).await;
     hand.put_lane("b", 1).await;
     let held = hand.take_as(&hand.wants(3).lane_run(3)).await;
@@ -76,8 +73,7 @@ pub async fn a_failing_head_holds_its_lane<F: Fixture>() {
 }
 
 /// While the head waits for its retry, nothing of the lane is handed out, and other lanes are.
-pub async fn backoff_holds_only_its_own_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn backoff_holds_only_its_own_lane(hand: Hand) {
     hand.put_lanes(3, 2).await;
     hand.put_plain(1).await;
     let held = hand.take_as(&hand.wants(4).lane_run(1)).await;
@@ -89,8 +85,8 @@ pub async fn backoff_holds_only_its_own_lane<F: Fixture>() {
 }
 
 /// What a worker still holds behind a delivered head is its own until it is done or released.
-pub async fn a_delivered_head_lets_the_rest_wait_for_its_hand<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_delivered_head_lets_the_rest_wait_for_its_hand(hand: Hand) {
+    let other = hand.another().await;
     hand.put_lane("a", 3).await;
     let held = hand.take(2).await;
     hand.deliver(&held[..1]).await;
@@ -105,8 +101,7 @@ pub async fn a_delivered_head_lets_the_rest_wait_for_its_hand<F: Fixture>() {
 }
 
 /// A dead head parks its lane by default; redrive lets it go on in order, from the same number.
-pub async fn a_dead_head_parks_until_redriven<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_dead_head_parks_until_redriven(hand: Hand) {
     let all = hand.put_lane("a", 3).await;
     hand.fail(&hand.take(1).await).await;
     assert_eq!(hand.take(10).await.len(), 0);
@@ -127,8 +122,7 @@ pub async fn a_dead_head_parks_until_redriven<F: Fixture>() {
 }
 
 /// Discarding a parked head lets the lane go on with the next number.
-pub async fn discarding_a_parked_head_frees_the_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn discarding_a_parked_head_frees_the_lane(hand: Hand) {
     let all = hand.put_lane("a", 3).await;
     hand.fail(&hand.take(1).await).await;
     assert_eq!(hand.discard(&all[..1], None).await.expect("discard"), 1);
@@ -137,8 +131,7 @@ pub async fn discarding_a_parked_head_frees_the_lane<F: Fixture>() {
 }
 
 /// With `skip` the lane goes on by itself; a redriven one comes back in front, after what is in flight.
-pub async fn a_dead_head_is_skipped_by_choice<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_dead_head_is_skipped_by_choice(hand: Hand) {
     skip_the_dead(&hand).await;
     hand.put_lane("a", 4).await;
     hand.fail(&hand.take(1).await).await;
@@ -152,8 +145,7 @@ pub async fn a_dead_head_is_skipped_by_choice<F: Fixture>() {
 }
 
 /// A head that was skipped and is given up leaves nothing behind, and takes nothing away.
-pub async fn a_discarded_skipped_head_leaves_the_lane_alone<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_discarded_skipped_head_leaves_the_lane_alone(hand: Hand) {
     skip_the_dead(&hand).await;
     let all = hand.put_lane("a", 2).await;
     hand.fail(&hand.take(1).await).await;
@@ -162,8 +154,7 @@ pub async fn a_discarded_skipped_head_leaves_the_lane_alone<F: Fixture>() {
 }
 
 /// Proves M5: a head that runs out of attempts by expiring parks its lane like any other dead one, and stays parked.
-pub async fn a_head_that_kills_its_workers_parks_its_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_head_that_kills_its_workers_parks_its_lane(hand: Hand) {
     let all = hand.put_lane("a", 2).await;
     let once = hand.wants(1).max_attempts(1);
     hand.lose_as(&once).await;
@@ -179,8 +170,7 @@ pub async fn a_head_that_kills_its_workers_parks_its_lane<F: Fixture>() {
 }
 
 /// A number that is out of attempts ends the run before it; it is buried when it has become the head.
-pub async fn a_spent_number_ends_a_run<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_spent_number_ends_a_run(hand: Hand) {
     let all = hand.put_lane("a", 3).await;
     let held = hand.lose(2).await;
     assert_eq!(numbers(&held), [1, 2]);
@@ -201,8 +191,8 @@ pub async fn a_spent_number_ends_a_run<F: Fixture>() {
 }
 
 /// Proves L5: a run whose lease ended is taken over as a whole, in order, each with its lost attempt.
-pub async fn an_expired_run_is_taken_over_in_order<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn an_expired_run_is_taken_over_in_order(hand: Hand) {
+    let other = hand.another().await;
     let all = hand.put_lane("a", 4).await;
     assert_eq!(hand.lose(3).await.len(), 3);
     assert_eq!(numbers(&other.take(10).await), [1, 2, 3, 4]);
@@ -211,8 +201,8 @@ pub async fn an_expired_run_is_taken_over_in_order<F: Fixture>() {
 }
 
 /// A run of which only the later part was renewed is not split between two hands.
-pub async fn a_partly_renewed_run_stays_in_one_hand<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_partly_renewed_run_stays_in_one_hand(hand: Hand) {
+    let other = hand.another().await;
     hand.put_lane("a", 4).await;
     let held = hand.take_as(&hand.wants(4).lease(Duration::from_secs(1))).await;
     let renewed = hand.renew(token(&held), &ids(&held[2..]), LONG).await.expect("renew");
@@ -226,8 +216,8 @@ pub async fn a_partly_renewed_run_stays_in_one_hand<F: Fixture>() {
 }
 
 /// What replay puts in front of a lane waits for what is in flight there, and goes first then.
-pub async fn a_replayed_number_waits_for_what_is_in_flight<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_replayed_number_waits_for_what_is_in_flight(hand: Hand) {
+    let other = hand.another().await;
     let all = hand.put_lane("a", 4).await;
     hand.deliver(&hand.take(2).await).await;
     let held = hand.take(1).await;
@@ -239,8 +229,7 @@ pub async fn a_replayed_number_waits_for_what_is_in_flight<F: Fixture>() {
 }
 
 /// Two sinks of one message have lanes of their own: a parked lane in one does not hold the other.
-pub async fn sinks_have_lanes_of_their_own<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn sinks_have_lanes_of_their_own(hand: Hand) {
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
     }
@@ -251,8 +240,7 @@ pub async fn sinks_have_lanes_of_their_own<F: Fixture>() {
 }
 
 /// No lane starves: a worker that claims one at a time from busy lanes comes around to every lane.
-pub async fn every_lane_gets_its_turn<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn every_lane_gets_its_turn(hand: Hand) {
     hand.put_lanes(10, 5).await;
     let mut seen = Vec::new();
     for _ in 0..20 {
@@ -265,8 +253,7 @@ pub async fn every_lane_gets_its_turn<F: Fixture>() {
 }
 
 /// Lanes and messages without a lane share a batch: neither waits for the other to run dry.
-pub async fn lanes_and_others_share_a_batch<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn lanes_and_others_share_a_batch(hand: Hand) {
     hand.put_plain(100).await;
     hand.put_lanes(100, 1).await;
     assert_eq!(lanes(&hand.take(20).await).len(), 10, "half and half");
@@ -275,8 +262,7 @@ pub async fn lanes_and_others_share_a_batch<F: Fixture>() {
 }
 
 /// A worker that takes one message at a time serves lanes and the others in turn.
-pub async fn one_at_a_time_takes_turns<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn one_at_a_time_takes_turns(hand: Hand) {
     hand.put_plain(5).await;
     hand.put_lanes(5, 1).await;
     let mut turns = Vec::new();
@@ -287,8 +273,7 @@ pub async fn one_at_a_time_takes_turns<F: Fixture>() {
 }
 
 /// A worker that serves two tenants in turn comes around to every lane of both.
-pub async fn tenants_in_turn_starve_no_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn tenants_in_turn_starve_no_lane(hand: Hand) {
     let tenants = [Uuid::from_u128(1), Uuid::from_u128(2)];
     for tenant in tenants {
         for n in 0..8 {
@@ -305,8 +290,7 @@ pub async fn tenants_in_turn_starve_no_lane<F: Fixture>() {
 }
 
 /// An empty answer to a thorough claim means that nothing is free, however many lanes are blocked.
-pub async fn a_thorough_claim_passes_every_blocked_lane<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_thorough_claim_passes_every_blocked_lane(hand: Hand) {
     let blocked: Vec<_> = (0..5000).map(|n| message("t").lane(format!("lane-{n:05}")).delay(HOUR)).collect();
     hand.put_all(&blocked).await;
     let thorough = hand.wants(10).thorough(true);
@@ -316,8 +300,7 @@ pub async fn a_thorough_claim_passes_every_blocked_lane<F: Fixture>() {
 }
 
 /// A claim that need not be thorough may stop on its way over blocked lanes; the worker's next one goes on from there.
-pub async fn an_ordinary_claim_comes_to_every_lane_in_steps<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_ordinary_claim_comes_to_every_lane_in_steps(hand: Hand) {
     let blocked: Vec<_> = (0..5000).map(|n| message("t").lane(format!("lane-{n:05}")).delay(HOUR)).collect();
     hand.put_all(&blocked).await;
     hand.put_lane("zz-free", 1).await;
@@ -332,8 +315,8 @@ pub async fn an_ordinary_claim_comes_to_every_lane_in_steps<F: Fixture>() {
 }
 
 /// Proves P2, E2: two hands drain the same lanes, with failures; every lane arrives in order, without a hole.
-pub async fn two_hands_keep_every_lane_in_order<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn two_hands_keep_every_lane_in_order(hand: Hand) {
+    let other = hand.another().await;
     hand.put_lanes(12, 10).await;
     let log = std::sync::Mutex::new(BTreeMap::<String, Vec<i64>>::new());
     let work = async |hand: &Hand, every: usize| {

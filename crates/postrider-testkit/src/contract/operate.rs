@@ -9,8 +9,7 @@ use postrider::operate::{Action, Done, MAX_PER_ACTION, Replay};
 use postrider::{ErrorKind, OnDead, Queue, Route};
 use uuid::Uuid;
 
-use crate::contract::hand::{ids, message, numbers};
-use crate::contract::{Fixture, Hand};
+use super::hand::{Hand, ids, message, numbers};
 
 const HOUR: Duration = Duration::from_hours(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,7 +29,7 @@ fn skip(lane: &str) -> Action {
 
 /// Everything of the last hour and the next, in steps of so many.
 async fn replay(hand: &Hand, at_most: u32) -> Replay {
-    let now = hand.now().await.expect("now");
+    let now = hand.clock().await;
     Replay { sink: "default".to_owned(), from: Some(now - HOUR), to: Some(now + HOUR), at_most, ..Replay::default() }
 }
 
@@ -51,8 +50,7 @@ async fn last_entry(hand: &Hand, actions: usize) -> AuditRecord {
 }
 
 /// Each action is written down once: who, what, and how much it changed, if that was nothing, too.
-pub async fn every_action_is_written_down<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn every_action_is_written_down(hand: Hand) {
     hand.put_plain(4).await;
     hand.fail(&hand.take(2).await).await;
     hand.put_lane("a", 2).await;
@@ -91,7 +89,7 @@ pub async fn every_action_is_written_down<F: Fixture>() {
         (Action::UnclaimStuck { older_than: HOUR }, 0),
         (Action::Prune { older_than: None }, 0),
     ];
-    let began = hand.now().await.expect("now");
+    let began = hand.clock().await;
     for (nth, (what, expected)) in actions.iter().enumerate() {
         assert_eq!(affected(&hand, what).await, *expected, "{what:?}");
         let entry = last_entry(&hand, nth + 1).await;
@@ -106,8 +104,7 @@ pub async fn every_action_is_written_down<F: Fixture>() {
 }
 
 /// A message that an operator enqueues is there, and so is who did it; what it says is not in the audit.
-pub async fn an_operators_message_is_written_down<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_operators_message_is_written_down(hand: Hand) {
     let said = message("t").namespace("n").lane("a").dedupe_key("k");
     let first = hand.enqueue_as("ann", &said).await.expect("enqueue_as");
     assert!(first.created && first.sequence_id == Some(1));
@@ -132,15 +129,14 @@ pub async fn an_operators_message_is_written_down<F: Fixture>() {
 }
 
 /// What is refused changes nothing and is not written down.
-pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_refused_action_leaves_no_trace(hand: Hand) {
     hand.put_plain(1).await;
     hand.fail(&hand.take(1).await).await;
     let named = |sink: &str| Action::Pause { sink: sink.to_owned() };
     let far = Duration::from_hours(24 * 365 * 101);
     let nowhere = Replay { sink: String::new(), ..replay(&hand, 1).await };
     let endless = Replay { to: None, ..replay(&hand, 1).await };
-    let far_off = Some(hand.now().await.expect("now") + Duration::from_hours(24 * 400));
+    let far_off = Some(hand.clock().await + Duration::from_hours(24 * 400));
     let later = Replay { paced_from: far_off, per_second: NonZeroU32::new(1), ..replay(&hand, 1).await };
     let unpaced = Replay { per_second: None, ..later.clone() };
     let fast = Replay { per_second: NonZeroU32::new(1_000_001), ..replay(&hand, 1).await };
@@ -177,8 +173,7 @@ pub async fn a_refused_action_leaves_no_trace<F: Fixture>() {
 
 /// Proves E6: a redrive takes the oldest first and goes on until nothing is left; each has a new budget, and its history
 /// goes on.
-pub async fn a_redrive_goes_on_in_batches<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_redrive_goes_on_in_batches(hand: Hand) {
     let all = hand.put_plain(5).await;
     for _ in &all {
         hand.fail(&hand.take(1).await).await;
@@ -196,8 +191,7 @@ pub async fn a_redrive_goes_on_in_batches<F: Fixture>() {
 }
 
 /// A discard goes in batches, too: parked lanes go on, and the messages stay as history.
-pub async fn a_discard_goes_on_in_batches<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_discard_goes_on_in_batches(hand: Hand) {
     let all = [hand.put_lane("a", 1).await, hand.put_lane("b", 1).await, hand.put_plain(1).await].concat();
     hand.fail(&hand.take(3).await).await;
     hand.put_lane("a", 1).await;
@@ -209,15 +203,14 @@ pub async fn a_discard_goes_on_in_batches<F: Fixture>() {
 }
 
 /// A message that died for two sinks is redriven for the one that is meant.
-pub async fn an_action_means_one_sink_of_a_message<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_action_means_one_sink_of_a_message(hand: Hand) {
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
     }
     let id = hand.put(message("t")).await.message_id;
     hand.fail(&hand.take_from("a", 1).await).await;
-    hand.until(hand.now().await.expect("now") + Duration::from_millis(2)).await;
-    let between = hand.now().await.expect("now");
+    hand.until(hand.clock().await + Duration::from_millis(2)).await;
+    let between = hand.clock().await;
     hand.fail(&hand.take_from("b", 1).await).await;
     let which = DeadFilter { died_from: Some(between), ..DeadFilter::default() };
     assert_eq!(affected(&hand, &Action::Redrive { which, at_most: 10 }).await, 1);
@@ -228,8 +221,7 @@ pub async fn an_action_means_one_sink_of_a_message<F: Fixture>() {
 
 /// Skip: a parked lane goes on with its next number, in order; the head stays a dead letter, and comes back at its own
 /// number when it is redriven.
-pub async fn a_skipped_head_lets_its_lane_go_on<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_skipped_head_lets_its_lane_go_on(hand: Hand) {
     let all = hand.put_lane("a", 3).await;
     assert_eq!(affected(&hand, &skip("a")).await, 0, "it is not parked");
     assert_eq!(affected(&hand, &skip("b")).await, 0, "there is no such lane");
@@ -264,17 +256,16 @@ fn step(affected: u64, next: Option<Uuid>) -> Done {
 
 /// When its delivery is due.
 async fn due_at(hand: &Hand, id: Uuid) -> SystemTime {
-    let shown = hand.show(id).await.expect("show").expect("it is there");
+    let shown = hand.shown(id).await;
     shown.deliveries[0].due_at.expect("it is pending")
 }
 
 /// A replay goes step by step in the order of ids, and at its rate from one step to the next.
-pub async fn a_replay_goes_on_at_its_rate<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_replay_goes_on_at_its_rate(hand: Hand) {
     let all = hand.put_plain(5).await;
     hand.deliver(&hand.take(5).await).await;
     let mut wanted = Replay { per_second: NonZeroU32::new(1), ..replay(&hand, 2).await };
-    let began = hand.now().await.expect("now");
+    let began = hand.clock().await;
     for (expected, next) in [(2, Some(all[1])), (2, Some(all[3])), (1, None)] {
         let done = act(&hand, &Action::Replay(wanted.clone())).await;
         assert_eq!((done.affected, done.next), (expected, next));
@@ -294,8 +285,7 @@ pub async fn a_replay_goes_on_at_its_rate<F: Fixture>() {
 
 /// A replay is narrowed by namespace and topic, leaves alone what is pending or dead, and says where to go on even if it
 /// had nothing to do.
-pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_replay_takes_what_is_meant(hand: Hand) {
     let put = hand.put_all(&[message("a"), message("b"), message("b").namespace("n")]).await;
     hand.deliver(&hand.take(3).await).await;
     hand.put_plain(1).await;
@@ -314,8 +304,7 @@ pub async fn a_replay_takes_what_is_meant<F: Fixture>() {
 }
 
 /// Unclaim and prune by hand: what each ends is counted.
-pub async fn leases_and_history_end_by_hand<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn leases_and_history_end_by_hand(hand: Hand) {
     hand.put_plain(3).await;
     hand.deliver(&hand.take(1).await).await;
     let held = hand.lose(2).await;
@@ -329,8 +318,7 @@ pub async fn leases_and_history_end_by_hand<F: Fixture>() {
 }
 
 /// The audit is read newest first, page by page.
-pub async fn the_audit_is_read_in_pages<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn the_audit_is_read_in_pages(hand: Hand) {
     for nth in 0..5 {
         let sink = format!("s{nth}");
         hand.operate(&format!("actor-{nth}"), &Action::Pause { sink }).await.expect("operate");
@@ -344,8 +332,8 @@ pub async fn the_audit_is_read_in_pages<F: Fixture>() {
 }
 
 /// Two operators who want the same redriven get it done once, each his share.
-pub async fn two_operators_redrive_each_once<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn two_operators_redrive_each_once(hand: Hand) {
+    let other = hand.another().await;
     hand.put_plain(200).await;
     hand.fail(&hand.take(200).await).await;
     let share = |hand: Hand| async move {
@@ -366,8 +354,7 @@ pub async fn two_operators_redrive_each_once<F: Fixture>() {
 
 /// What waits for a retry or for its time is made due, what is due next first: of one message, of one sink, of all. What is
 /// leased and what is dead stays as it is, a lane keeps its order, and attempts go on being counted.
-pub async fn what_waits_is_due_at_once<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_waits_is_due_at_once(hand: Hand) {
     hand.add_route(&Route::new("other", "s")).await.expect("add_route");
     hand.put(message("other").delay(HOUR)).await;
     let [later, soon, named] = [3, 2, 4].map(|hours| message("t").delay(HOUR * hours));
@@ -409,8 +396,7 @@ pub async fn what_waits_is_due_at_once<F: Fixture>() {
 
 /// A replay sends again what the sink had; what it never had is counted, and sent only if that is asked for by name. A sink
 /// that nobody has heard of is refused.
-pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_replay_sends_what_was_delivered_before(hand: Hand) {
     hand.add_route(&Route::new("both", "copy")).await.expect("add_route");
     hand.add_route(&Route::new("both", "default")).await.expect("add_route");
     let both = hand.put(message("both")).await.message_id;
@@ -447,8 +433,7 @@ pub async fn a_replay_sends_what_was_delivered_before<F: Fixture>() {
 }
 
 /// A message is replayed by its id, without its neighbours of the same millisecond.
-pub async fn a_replay_by_id_leaves_neighbours_alone<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_replay_by_id_leaves_neighbours_alone(hand: Hand) {
     let all = hand.put_plain(3).await;
     hand.deliver(&hand.take(10).await).await;
     let unknown = Uuid::now_v7();
@@ -464,8 +449,7 @@ pub async fn a_replay_by_id_leaves_neighbours_alone<F: Fixture>() {
 }
 
 /// House-keeping that finds nothing to prune leaves no entry.
-pub async fn an_idle_prune_is_not_written_down<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_idle_prune_is_not_written_down(hand: Hand) {
     hand.put_plain(1).await;
     hand.deliver(&hand.take(1).await).await;
     assert_eq!(Queue::prune(&*hand).await.expect("prune"), postrider::operate::Pruned::default());
@@ -473,8 +457,7 @@ pub async fn an_idle_prune_is_not_written_down<F: Fixture>() {
 }
 
 /// What unclaim and prune would take is counted, and nothing is changed by that.
-pub async fn what_ends_by_hand_is_counted_first<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_ends_by_hand_is_counted_first(hand: Hand) {
     hand.put_plain(3).await;
     hand.take(1).await;
     assert_eq!(hand.count_stale(HOUR).await.expect("count_stale"), 0, "a young lease is left alone");

@@ -7,14 +7,12 @@ use postrider::operate::{Action, Replay};
 use postrider::{Completion, Failure, Outcome, Route};
 use uuid::Uuid;
 
-use super::Fixture;
-use super::hand::{LONG, NO_IDS, by_outcome, ids, message, token};
+use super::hand::{Hand, LONG, NO_IDS, by_outcome, ids, message, token};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Proves L4, M8: delivered is final, with one attempt.
-pub async fn dispatched_ends_the_delivery<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn dispatched_ends_the_delivery(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await;
     let completed = hand.finish_all(&held, &Outcome::Dispatched).await;
@@ -25,8 +23,7 @@ pub async fn dispatched_ends_the_delivery<F: Fixture>() {
 }
 
 /// Proves P5, E8: an attempt holds times, latency, code, reference, both words of an error and the answer.
-pub async fn an_attempt_records_everything<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn an_attempt_records_everything(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
     let completion = Completion::new(
@@ -40,22 +37,21 @@ pub async fn an_attempt_records_everything<F: Fixture>() {
     .code(Some("503".to_owned()))
     .latency(Some(Duration::from_millis(42)));
     hand.complete(hand.worker(), &[completion]).await.expect("complete");
-    let attempt = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
+    let attempt = hand.shown(id).await.attempts.remove(0);
     assert_eq!((attempt.sink.as_str(), attempt.attempt_no, attempt.state.as_str()), ("default", 1, "RETRYABLE"));
     assert_eq!((attempt.worker_id.as_str(), attempt.claimed_at), (hand.worker(), held.claimed_at));
-    assert!(attempt.completed_at >= attempt.claimed_at && attempt.completed_at <= hand.now().await.expect("now"));
+    assert!(attempt.completed_at >= attempt.claimed_at && attempt.completed_at <= hand.clock().await);
     assert_eq!((attempt.latency_ms, attempt.code.as_deref()), (Some(42), Some("503")));
     assert_eq!((attempt.reference.as_deref(), attempt.error_code.as_deref()), (Some("offset 7"), Some("BUSY")));
     assert_eq!(attempt.error_message.as_deref(), Some("nul\u{fffd}inside"), "an outcome is not lost over a NUL");
     assert_eq!(attempt.answer.as_deref(), Some("{\"error\":\u{fffd}}"));
     hand.deliver(&hand.take(1).await).await;
-    let delivered = hand.show(id).await.expect("show").expect("it is there").attempts.remove(1);
+    let delivered = hand.shown(id).await.attempts.remove(1);
     assert_eq!((delivered.state.as_str(), delivered.answer), ("DISPATCHED", None));
 }
 
 /// A destination that talks too much does not lose its outcome.
-pub async fn what_was_said_too_much_is_cut<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_was_said_too_much_is_cut(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
     let much = "ü".repeat(10_000);
@@ -64,7 +60,7 @@ pub async fn what_was_said_too_much_is_cut<F: Fixture>() {
         .code(Some(much.clone()))
         .latency(Some(Duration::MAX));
     assert_eq!(hand.complete(hand.worker(), &[completion]).await.expect("complete").len(), 1);
-    let attempt = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
+    let attempt = hand.shown(id).await.attempts.remove(0);
     let length = |text: Option<String>| text.expect("it was said").chars().count();
     assert_eq!((length(attempt.code), length(attempt.reference)), (255, 1000));
     assert_eq!((length(attempt.error_code), length(attempt.error_message)), (255, 4000));
@@ -74,13 +70,12 @@ pub async fn what_was_said_too_much_is_cut<F: Fixture>() {
 
 /// Proves L3, P2: a retry is due after the delay it was given, by the store's clock; it keeps its id and takes the next
 /// number.
-pub async fn a_retry_comes_after_its_delay<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_retry_comes_after_its_delay(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     let delay = Duration::from_secs(1);
     hand.retry(&hand.take(1).await, delay).await;
     assert_eq!(hand.take(1).await.len(), 0);
-    let detail = hand.show(id).await.expect("show").expect("it is there");
+    let detail = hand.shown(id).await;
     let (due_at, completed_at) = (detail.deliveries[0].due_at.expect("pending"), detail.attempts[0].completed_at);
     assert_eq!(due_at, completed_at + delay);
     hand.until(due_at).await;
@@ -91,8 +86,7 @@ pub async fn a_retry_comes_after_its_delay<F: Fixture>() {
 }
 
 /// Proves M8, E8: FAILED is dead at once, RETRYABLE on the last attempt too; dead is final for a worker.
-pub async fn failures_become_dead_letters<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn failures_become_dead_letters(hand: Hand) {
     let refused = hand.put(message("refused")).await.message_id;
     let tired = hand.put(message("tired")).await.message_id;
     let held = hand.take_as(&hand.wants(2).max_attempts(1)).await;
@@ -121,8 +115,7 @@ pub async fn failures_become_dead_letters<F: Fixture>() {
 }
 
 /// Proves H2: outcomes of several leases, of every kind, in one call; lost ones are left out of the answer.
-pub async fn mixed_outcomes_in_one_call<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn mixed_outcomes_in_one_call(hand: Hand) {
     hand.put_plain(6).await;
     let mut held = hand.take(3).await;
     held.extend(hand.take(3).await);
@@ -149,8 +142,7 @@ pub async fn mixed_outcomes_in_one_call<F: Fixture>() {
 }
 
 /// Proves L4: one claim, one attempt, also when a worker repeats itself in one call.
-pub async fn a_message_named_twice_is_completed_once<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_message_named_twice_is_completed_once(hand: Hand) {
     hand.put_plain(2).await;
     let held = hand.take(2).await;
     let failed = Outcome::Failed(Failure::default());
@@ -163,8 +155,8 @@ pub async fn a_message_named_twice_is_completed_once<F: Fixture>() {
 }
 
 /// Proves L4: a release undoes the claim: the number is given back, nothing is recorded, and it is due as before.
-pub async fn release_gives_the_attempt_back<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn release_gives_the_attempt_back(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
     hand.retry(&hand.take(1).await, Duration::ZERO).await;
     let held = hand.take(1).await;
@@ -175,8 +167,7 @@ pub async fn release_gives_the_attempt_back<F: Fixture>() {
 }
 
 /// Proves H2: renew and release answer with what they really changed.
-pub async fn renew_and_release_return_what_changed<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn renew_and_release_return_what_changed(hand: Hand) {
     let all = hand.put_plain(3).await;
     let held = hand.take_as(&hand.wants(10).lease(Duration::from_mins(1))).await;
     let stranger = Uuid::new_v4();
@@ -184,7 +175,7 @@ pub async fn renew_and_release_return_what_changed<F: Fixture>() {
     renewed.sort_unstable();
     assert_eq!(renewed, all[..2], "each once");
     for (id, lasts_long) in all.iter().zip([true, true, false]) {
-        let seen = hand.show(*id).await.expect("show").expect("it is there").deliveries.remove(0);
+        let seen = hand.shown(*id).await.deliveries.remove(0);
         let lasts = seen.lease_expires_at.expect("leased").duration_since(held[0].claimed_at).expect("later");
         assert_eq!(lasts >= LONG, lasts_long);
     }
@@ -196,8 +187,7 @@ pub async fn renew_and_release_return_what_changed<F: Fixture>() {
 }
 
 /// Proves E6: redrive puts the dead back to pending with a budget of 0; numbering and history go on; once each.
-pub async fn redrive_starts_a_new_budget<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn redrive_starts_a_new_budget(hand: Hand) {
     let all = hand.put_plain(2).await;
     hand.fail(&hand.take(2).await).await;
     for expected in [1, 0] {
@@ -214,8 +204,7 @@ pub async fn redrive_starts_a_new_budget<F: Fixture>() {
 }
 
 /// A message that died for two sinks is redriven and discarded for each of them.
-pub async fn redrive_and_discard_of_one_sink<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn redrive_and_discard_of_one_sink(hand: Hand) {
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
     }
@@ -231,8 +220,7 @@ pub async fn redrive_and_discard_of_one_sink<F: Fixture>() {
 }
 
 /// Discard gives up a dead letter for good and keeps its history.
-pub async fn discard_gives_up<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn discard_gives_up(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     assert_eq!(hand.discard(&[id], None).await.expect("discard"), 0, "it is not dead");
     hand.fail(&hand.take(1).await).await;
@@ -244,8 +232,7 @@ pub async fn discard_gives_up<F: Fixture>() {
 }
 
 /// Replay delivers again what was delivered: attempt numbers go on; what is pending, leased or dead is left alone.
-pub async fn replay_delivers_again<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn replay_delivers_again(hand: Hand) {
     let delivered = hand.put_plain(1).await;
     hand.deliver(&hand.take(1).await).await;
     let dead = hand.put_plain(1).await;
@@ -267,9 +254,8 @@ pub async fn replay_delivers_again<F: Fixture>() {
 }
 
 /// Replay of a range of time, narrowed by namespace and topic.
-pub async fn replay_by_time<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let now = hand.now().await.expect("now");
+pub async fn replay_by_time(hand: Hand) {
+    let now = hand.clock().await;
     hand.put_all(&[message("a"), message("b"), message("b").namespace("n")]).await;
     hand.deliver(&hand.take(10).await).await;
     let within = |topic: Option<&str>, namespace: Option<&str>| Replay {
@@ -290,8 +276,7 @@ pub async fn replay_by_time<F: Fixture>() {
 }
 
 /// Proves H8: however old, nothing undelivered is pruned, and a key is remembered for its window.
-pub async fn prune_leaves_what_is_undelivered<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn prune_leaves_what_is_undelivered(hand: Hand) {
     let delivered = hand.put(message("t").dedupe_key("k")).await.message_id;
     hand.deliver(&hand.take(1).await).await;
     let dead = hand.put_plain(1).await;

@@ -6,8 +6,7 @@ use postrider::Route;
 use postrider::inspect::{Cursor, DeliveryState, ListFilter, MessageSummary, PageRequest};
 use uuid::Uuid;
 
-use super::Fixture;
-use super::hand::{NO_IDS, by_outcome, ids, message};
+use super::hand::{Hand, NO_IDS, by_outcome, ids, message};
 
 const TEN: PageRequest = PageRequest { after: None, limit: 10 };
 
@@ -20,12 +19,11 @@ fn topics_of(lines: &[MessageSummary]) -> Vec<&str> {
 }
 
 /// Proves P16: one line for each sink, over queue, dead letters and recent attempts.
-pub async fn status_adds_up<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn status_adds_up(hand: Hand) {
     for sink in ["a", "b"] {
         hand.add_route(&Route::new("x.*", sink)).await.expect("add_route");
     }
-    let now = hand.now().await.expect("now");
+    let now = hand.clock().await;
     for _ in 0..3 {
         hand.put(message("x.y")).await;
     }
@@ -62,12 +60,11 @@ pub async fn status_adds_up<F: Fixture>() {
     let line = hand.status_of("a").await;
     assert_eq!(line.recent, by_outcome([1, 0, 1, 0]));
     let (success, error) = (line.last_success_at.expect("one"), line.last_error_at.expect("one"));
-    assert!(now <= error && error <= success && success <= hand.now().await.expect("now"));
+    assert!(now <= error && error <= success && success <= hand.clock().await);
 }
 
 /// Each state is found by its word, for the sink that is asked about.
-pub async fn every_state_is_listed<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn every_state_is_listed(hand: Hand) {
     for (priority, topic) in [(4, "dead"), (3, "delivered"), (2, "leased"), (1, "pending")] {
         hand.put(message(topic).priority(priority)).await;
     }
@@ -89,8 +86,7 @@ pub async fn every_state_is_listed<F: Fixture>() {
 }
 
 /// A page is never cut inside a message with several sinks, so going on before its last message misses nothing.
-pub async fn a_page_ends_between_two_messages<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_page_ends_between_two_messages(hand: Hand) {
     for sink in ["b", "a"] {
         hand.add_route(&Route::new("*", sink)).await.expect("add_route");
     }
@@ -116,8 +112,7 @@ pub async fn a_page_ends_between_two_messages<F: Fixture>() {
 }
 
 /// Topic, tenant and lane narrow a list.
-pub async fn a_list_is_filtered<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_list_is_filtered(hand: Hand) {
     let tenant = Uuid::from_u128(7);
     hand.put_all(&[message("plain"), message("tenant").tenant(tenant), message("lane").lane("a")]).await;
     for state in [None, Some(DeliveryState::Pending)] {
@@ -134,13 +129,12 @@ pub async fn a_list_is_filtered<F: Fixture>() {
 }
 
 /// The whole story of a message: what was said, where it stands, every attempt.
-pub async fn a_message_is_shown<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
-    let before = hand.now().await.expect("now");
+pub async fn a_message_is_shown(hand: Hand) {
+    let before = hand.clock().await;
     let said = message("t").namespace("n").lane("a").priority(3).header("h", "v").content_type("x/y").dedupe_key("k");
     let id = hand.put(said).await.message_id;
     hand.retry(&hand.take(1).await, Duration::from_hours(1)).await;
-    let shown = hand.show(id).await.expect("show").expect("it is there");
+    let shown = hand.shown(id).await;
     assert_eq!((shown.message_id, shown.namespace.as_str(), shown.topic.as_str()), (id, "n", "t"));
     assert_eq!((shown.lane.as_deref(), shown.sequence_id, shown.priority), (Some("a"), Some(1), 3));
     assert_eq!((shown.dedupe_key.as_deref(), shown.content_type.as_deref()), (Some("k"), Some("x/y")));

@@ -5,7 +5,6 @@ use std::time::Duration;
 use postrider::Listener;
 use postrider::operate::Action;
 
-use super::Fixture;
 use super::hand::{Hand, message, token};
 
 /// How long news may take before a test gives up.
@@ -30,8 +29,8 @@ async fn settle_down(listener: &mut Box<dyn Listener>) {
 }
 
 /// Proves P8: a worker that sleeps hears an enqueue by somebody else.
-pub async fn a_sleeper_hears_an_enqueue<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_sleeper_hears_an_enqueue(hand: Hand) {
+    let other = hand.another().await;
     let mut listener = asleep(&hand).await;
     assert_eq!(hand.take(10).await.len(), 0, "it looks once more");
     let (put, ()) = tokio::join!(other.put(message("t")), hears(&mut listener));
@@ -40,8 +39,8 @@ pub async fn a_sleeper_hears_an_enqueue<F: Fixture>() {
 }
 
 /// Proves P8: what came while nobody listened is heard, and is one news.
-pub async fn what_came_meanwhile_is_one_news<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn what_came_meanwhile_is_one_news(hand: Hand) {
+    let other = hand.another().await;
     let mut listener = asleep(&hand).await;
     settle_down(&mut listener).await;
     for _ in 0..5 {
@@ -56,8 +55,8 @@ pub async fn what_came_meanwhile_is_one_news<F: Fixture>() {
 }
 
 /// Proves P8: a claim that finds nothing wakes nobody, or a relay would wake itself for ever.
-pub async fn an_empty_claim_is_no_news<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn an_empty_claim_is_no_news(hand: Hand) {
+    let other = hand.another().await;
     hand.put(message("t").delay(Duration::from_hours(1))).await;
     hand.put(message("t").delay(Duration::from_hours(1)).lane("a")).await;
     hand.put_lane("held", 2).await;
@@ -76,8 +75,8 @@ pub async fn an_empty_claim_is_no_news<F: Fixture>() {
 }
 
 /// Proves P8: release, redrive, resume and skip make something due, and are heard.
-pub async fn what_makes_something_due_is_heard<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn what_makes_something_due_is_heard(hand: Hand) {
+    let other = hand.another().await;
     other.put(message("t")).await;
     let held = other.take(1).await;
     let mut listener = asleep(&hand).await;

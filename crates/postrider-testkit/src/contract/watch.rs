@@ -11,7 +11,6 @@ use postrider::inspect::{
 use postrider::{Message, Route};
 use uuid::Uuid;
 
-use super::Fixture;
 use super::hand::{Hand, by_outcome, message};
 
 /// Longer than any sample ends before it is taken.
@@ -36,11 +35,10 @@ async fn found(hand: &Hand, filter: &ListFilter, page: &PageRequest) -> Vec<Uuid
 }
 
 /// A namespace and a time narrow a list, in every state.
-pub async fn a_list_is_narrowed_by_namespace_and_time<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_list_is_narrowed_by_namespace_and_time(hand: Hand) {
     let old = hand.put(message("t").namespace("n")).await.message_id;
     // A list is exact to the millisecond.
-    let between = hand.now().await.expect("now") + Duration::from_millis(5);
+    let between = hand.clock().await + Duration::from_millis(5);
     hand.until(between + Duration::from_millis(5)).await;
     let new = hand.put(message("t")).await.message_id;
     for state in ["pending", "dead"] {
@@ -64,8 +62,7 @@ pub async fn a_list_is_narrowed_by_namespace_and_time<F: Fixture>() {
 }
 
 /// What was given up is not called delivered: by the list, by its filters, for each sink, and line by line.
-pub async fn what_was_given_up_is_listed_so<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_was_given_up_is_listed_so(hand: Hand) {
     for sink in ["one", "two"] {
         hand.add_route(&Route::new("both", sink)).await.expect("add_route");
     }
@@ -107,8 +104,7 @@ pub async fn what_was_given_up_is_listed_so<F: Fixture>() {
 }
 
 /// A search for what is rare ends after a bounded look, says where to go on, and comes to the end that way.
-pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_search_goes_on_where_it_stopped(hand: Hand) {
     let rare = hand.put(message("rare").namespace("n")).await.message_id;
     for _ in 0..2 {
         let many: Vec<Message> =
@@ -148,8 +144,7 @@ pub async fn a_search_goes_on_where_it_stopped<F: Fixture>() {
 }
 
 /// An id is found by its end, wherever its message stands, and however many messages came after one that is undelivered.
-pub async fn a_message_is_found_by_the_end_of_its_id<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_message_is_found_by_the_end_of_its_id(hand: Hand) {
     let [waiting, dead, sent] = hand.put_plain(3).await[..] else { panic!("three were put") };
     let held = hand.take(3).await;
     hand.retry(&held[..1], Duration::from_hours(1)).await;
@@ -177,8 +172,7 @@ pub async fn a_message_is_found_by_the_end_of_its_id<F: Fixture>() {
 }
 
 /// A dedupe key is found with its namespace and topic, with one of them, and without; what came later does not hide it.
-pub async fn a_message_is_found_by_its_dedupe_key<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_message_is_found_by_its_dedupe_key(hand: Hand) {
     let keyed = |namespace: &str, topic: &str, key: &str| message(topic).namespace(namespace).dedupe_key(key);
     let mut ids = Vec::new();
     for (namespace, topic, key) in
@@ -213,8 +207,7 @@ pub async fn a_message_is_found_by_its_dedupe_key<F: Fixture>() {
 }
 
 /// In a topic `*` stands for any characters, as in a route, and nothing else does.
-pub async fn a_topic_is_matched_as_in_a_route<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_topic_is_matched_as_in_a_route(hand: Hand) {
     for topic in ["order.placed", "order.paid", "ordered", "Order.placed", "100%_[x]?\\"] {
         hand.put(message(topic)).await;
     }
@@ -241,8 +234,7 @@ pub async fn a_topic_is_matched_as_in_a_route<F: Fixture>() {
 }
 
 /// Lanes that wait for a person, then those whose head failed, then the deepest; each with its head and its last error.
-pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn lanes_stand_in_order_of_need(hand: Hand) {
     for (lane, depth) in [("parked", 2), ("failed", 3)] {
         hand.put_lane(lane, depth).await;
         let head = hand.take(1).await;
@@ -270,10 +262,10 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
             ("later", LaneState::Waiting, 1, 0, None),
         ]
     );
-    assert!(lanes[0].head_due_at.is_none() && lanes[1].head_due_at > Some(hand.now().await.expect("now")));
+    assert!(lanes[0].head_due_at.is_none() && lanes[1].head_due_at > Some(hand.clock().await));
     assert_eq!((lanes[0].sink.as_str(), lanes[0].head_sequence_id), ("default", 1));
     assert_eq!(lanes[0].head_error_message.as_deref(), Some("no"));
-    let head = hand.show(lanes[2].head_message_id).await.expect("show").expect("the head is there");
+    let head = hand.shown(lanes[2].head_message_id).await;
     assert_eq!((head.lane.as_deref(), head.sequence_id), (Some("deep"), Some(1)));
     let names = async |filter: LaneFilter, limit| {
         let lanes = hand.lanes(&filter, limit).await.expect("lanes");
@@ -286,8 +278,7 @@ pub async fn lanes_stand_in_order_of_need<F: Fixture>() {
 }
 
 /// Proves P16: what waits behind a parked or a waiting lane head is pending and not due; behind a leased one it is due.
-pub async fn what_a_lane_head_holds_up_is_not_due<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn what_a_lane_head_holds_up_is_not_due(hand: Hand) {
     hand.put_lane("parked", 3).await;
     hand.fail(&hand.take(1).await).await;
     hand.put_lane("waiting", 3).await;
@@ -295,7 +286,7 @@ pub async fn what_a_lane_head_holds_up_is_not_due<F: Fixture>() {
     let line = hand.status_of("default").await;
     assert_eq!((line.pending, line.due, line.parked_lanes), (5, 0, 1));
     assert!(line.oldest_due_age_seconds <= 0.0, "nothing is due");
-    let long_ago = hand.now().await.expect("now") - Duration::from_hours(2);
+    let long_ago = hand.clock().await - Duration::from_hours(2);
     for lane in ["old", "old"] {
         hand.put(message("t").lane(lane).due_at(long_ago)).await;
     }
@@ -317,8 +308,7 @@ async fn samples(hand: &Hand) -> Vec<Sample> {
 }
 
 /// A sample says how every sink stands, what happened since the one before, and how long delivery took.
-pub async fn a_sample_counts_the_interval<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_sample_counts_the_interval(hand: Hand) {
     hand.add_route(&Route::new("never", "idle")).await.expect("add_route");
     hand.put_plain(5).await;
     let held = hand.take(4).await;
@@ -326,7 +316,7 @@ pub async fn a_sample_counts_the_interval<F: Fixture>() {
     hand.retry(&held[2..3], Duration::from_hours(1)).await;
     hand.fail(&held[3..]).await;
     let before = hand.status_of("default").await;
-    let done = hand.now().await.expect("now");
+    let done = hand.clock().await;
     hand.until(done + LAG).await;
     assert!(hand.measure().await.expect("measure"));
     let samples = samples(&hand).await;
@@ -335,7 +325,7 @@ pub async fn a_sample_counts_the_interval<F: Fixture>() {
     assert_eq!(sample.attempts, by_outcome([2, 1, 1, 0]));
     let (p50, p99) = (sample.latency_p50_ms.expect("some"), sample.latency_p99_ms.expect("some"));
     assert!(0.0 <= p50 && p50 <= p99 && p99 < 60_000.0, "{p50} {p99}");
-    assert!(done <= sample.at && sample.at <= hand.now().await.expect("now") && sample.seconds > 0.0);
+    assert!(done <= sample.at && sample.at <= hand.clock().await && sample.seconds > 0.0);
     let [idle] = of(&samples, "idle")[..] else { panic!("an idle sink has its row: {samples:?}") };
     assert_eq!((idle.at, idle.pending, idle.attempts, idle.latency_p50_ms), (sample.at, 0, by_outcome([0; 4]), None));
     // What was counted in a sample is not counted again, and what comes after it is added.
@@ -347,8 +337,8 @@ pub async fn a_sample_counts_the_interval<F: Fixture>() {
 }
 
 /// Any number of relays measure; one does it, and not before it is time.
-pub async fn one_of_many_measures<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn one_of_many_measures(hand: Hand) {
+    let other = hand.another().await;
     let (one, two, three) = tokio::join!(hand.measure(), other.measure(), hand.measure());
     let measured = [one, two, three].map(|done| done.expect("measure"));
     let again = other.measure().await.expect("measure");
@@ -379,12 +369,12 @@ fn reported(worker_id: &str, sink: &str, every: Duration) -> RelayReport {
 /// Waits until a relay is missed: not before three of its intervals are over, and as soon as they are.
 async fn until_silent(hand: &Hand, worker_id: &str) {
     loop {
-        let before = hand.now().await.expect("now");
+        let before = hand.clock().await;
         let relays = hand.relays().await.expect("relays");
         let relay = relays.iter().find(|relay| relay.report.worker_id == worker_id).expect("it is there");
         let late_at = relay.reported_at + 3 * HURRY;
         if relay.silent {
-            assert!(late_at <= hand.now().await.expect("now"), "too early");
+            assert!(late_at <= hand.clock().await, "too early");
             return;
         }
         assert!(before <= late_at, "nobody misses it");
@@ -393,10 +383,10 @@ async fn until_silent(hand: &Hand, worker_id: &str) {
 }
 
 /// A relay is there as it last reported, silent when it is late, and gone when it signed off.
-pub async fn relays_report_until_they_sign_off<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn relays_report_until_they_sign_off(hand: Hand) {
+    let other = hand.another().await;
     assert!(hand.relays().await.expect("relays").is_empty());
-    let began = hand.now().await.expect("now");
+    let began = hand.clock().await;
     let steady = reported("steady", "web", Duration::from_mins(10));
     hand.report(&steady).await.expect("report");
     let mut hurried = reported("hurried", "web", HURRY);
@@ -431,8 +421,7 @@ async fn explained(hand: &Hand, message_id: Uuid) -> Vec<&'static str> {
 }
 
 /// Why a message without a lane is where it is, from its first moment to its end.
-pub async fn a_message_is_explained<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_message_is_explained(hand: Hand) {
     assert!(hand.explain(Uuid::new_v4()).await.expect("explain").is_none());
     let id = hand.put(message("t")).await.message_id;
     assert_eq!(explained(&hand, id).await, ["NO_RELAY"]);
@@ -458,7 +447,7 @@ pub async fn a_message_is_explained<F: Fixture>() {
     let told = hand.explain(id).await.expect("explain").expect("it is there").deliveries.remove(0);
     assert!(told.why.contains("attempt 2 of 3") && told.why.ends_with("; 1 attempt is left"), "{told:?}");
     assert_eq!(told.remedy, Remedy::RetryNow, "{told:?}");
-    let shown = hand.show(id).await.expect("show").expect("it is there").deliveries.remove(0);
+    let shown = hand.shown(id).await.deliveries.remove(0);
     assert_eq!((shown.attempt_count, shown.max_attempts), (2, Some(3)));
     let later = hand.put(message("t").delay(Duration::from_hours(1))).await.message_id;
     assert_eq!(explained(&hand, later).await, ["NOT_DUE"]);
@@ -472,8 +461,7 @@ pub async fn a_message_is_explained<F: Fixture>() {
 }
 
 /// Why a message in a lane waits, and for which.
-pub async fn a_lane_is_explained<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn a_lane_is_explained(hand: Hand) {
     hand.report(&reported("r", "default", Duration::from_mins(10))).await.expect("report");
     let ids = hand.put_lane("a", 2).await;
     assert_eq!(

@@ -6,7 +6,6 @@ use std::time::Duration;
 use postrider::{Claimed, Completion, ErrorKind, Failure, LeaseToken, Outcome};
 use uuid::Uuid;
 
-use super::Fixture;
 use super::hand::{Hand, LONG, NO_IDS, ids, message, token};
 
 fn outcomes() -> [Outcome; 3] {
@@ -40,15 +39,15 @@ async fn assert_is_refused(hand: &Hand, stale: &Claimed, when: &str) {
 
 /// Proves L2, L4, L5, M5: an expired lease is claimable again; the claim records the lost attempt and takes the next
 /// number, under a new token.
-pub async fn an_expired_lease_is_taken_over<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn an_expired_lease_is_taken_over(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
     let lost = hand.lose(1).await;
     assert_eq!(hand.status_of("default").await.expired, 1);
     let taken = other.take(1).await;
     assert_eq!((ids(&taken), taken[0].attempt_no, taken[0].attempt_count), (vec![id], 2, 2));
     assert_ne!(token(&taken), token(&lost));
-    let zombie = hand.show(id).await.expect("show").expect("it is there").attempts.remove(0);
+    let zombie = hand.shown(id).await.attempts.remove(0);
     assert_eq!((zombie.state.as_str(), zombie.worker_id.as_str()), ("ZOMBIE_REQUEUE", hand.worker()));
     assert_eq!((zombie.claimed_at, zombie.error_code.as_deref()), (lost[0].claimed_at, Some("LEASE_EXPIRED")));
     assert!(zombie.completed_at >= lost[0].lease_expires_at && zombie.completed_at <= taken[0].claimed_at);
@@ -57,8 +56,8 @@ pub async fn an_expired_lease_is_taken_over<F: Fixture>() {
 }
 
 /// Proves L3, L6, M6: wrong token, wrong worker, unknown message, and the right one twice: nothing changes.
-pub async fn only_the_holder_completes<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn only_the_holder_completes(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take(1).await.remove(0);
     let mut wrong_token = held.clone();
@@ -79,8 +78,8 @@ pub async fn only_the_holder_completes<F: Fixture>() {
 
 /// Proves L6, M6: a worker that lost its lease is refused by every write there is: by the clock alone, after a takeover,
 /// after a repair, and after all is over.
-pub async fn a_stale_worker_is_refused_by_every_write<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_stale_worker_is_refused_by_every_write(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
     let stale = hand.lose(1).await.remove(0);
     assert_is_refused(&hand, &stale, "after its end").await;
@@ -89,7 +88,7 @@ pub async fn a_stale_worker_is_refused_by_every_write<F: Fixture>() {
     assert_eq!(taken[0].attempt_no, 2);
     assert_is_refused(&hand, &stale, "after a takeover").await;
     assert_eq!(hand.counts().await, (0, 1, 0), "the new holder's lease is untouched");
-    let seen = hand.show(id).await.expect("show").expect("it is there").deliveries.remove(0);
+    let seen = hand.shown(id).await.deliveries.remove(0);
     assert_eq!(seen.claimed_by.as_deref(), Some(other.worker()));
     other.deliver(&taken).await;
     assert_is_refused(&hand, &stale, "after another delivered it").await;
@@ -103,8 +102,8 @@ pub async fn a_stale_worker_is_refused_by_every_write<F: Fixture>() {
 }
 
 /// A lease that is renewed in time lasts.
-pub async fn a_renewed_lease_outlives_its_first_end<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_renewed_lease_outlives_its_first_end(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("t")).await.message_id;
     let held = hand.take_as(&hand.wants(1).lease(Duration::from_secs(1))).await;
     assert_eq!(hand.renew(token(&held), &[id], LONG).await.expect("renew"), [id]);
@@ -116,8 +115,8 @@ pub async fn a_renewed_lease_outlives_its_first_end<F: Fixture>() {
 }
 
 /// Proves M5, M8: the counter goes up at claim time, so a payload that kills every worker runs out of attempts.
-pub async fn a_killer_runs_out_of_attempts<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_killer_runs_out_of_attempts(hand: Hand) {
+    let other = hand.another().await;
     let id = hand.put(message("killer")).await.message_id;
     let claim = hand.wants(10).max_attempts(3);
     for attempt_no in 1..=3 {
@@ -133,8 +132,7 @@ pub async fn a_killer_runs_out_of_attempts<F: Fixture>() {
 }
 
 /// How many of the two attempts before this one lost their lease: it may be what kills its workers.
-pub async fn lost_leases_are_counted<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn lost_leases_are_counted(hand: Hand) {
     let id = hand.put(message("t")).await.message_id;
     for expected in [0, 1, 2, 2] {
         assert_eq!(hand.lose(1).await[0].lost_leases, expected);
@@ -154,8 +152,8 @@ pub async fn lost_leases_are_counted<F: Fixture>() {
 }
 
 /// Proves L5, M5: repair clears ended leases, records them, buries what is out of attempts, and leaves live ones.
-pub async fn repair_ends_expired_leases<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn repair_ends_expired_leases(hand: Hand) {
+    let other = hand.another().await;
     let live = hand.put(message("live")).await.message_id;
     hand.take(1).await;
     // Of two tenants, so that the claim of one does not take over the other's.
@@ -177,8 +175,7 @@ pub async fn repair_ends_expired_leases<F: Fixture>() {
 }
 
 /// A repair takes no more at once than it is told.
-pub async fn repair_goes_in_batches<F: Fixture>() {
-    let (_outbox, hand) = F::one_hand().await;
+pub async fn repair_goes_in_batches(hand: Hand) {
     hand.put_plain(5).await;
     hand.lose(5).await;
     for expected in [2, 2, 1, 0] {
@@ -188,8 +185,8 @@ pub async fn repair_goes_in_batches<F: Fixture>() {
 }
 
 /// Proves E5: unclaim-stuck frees what ended and what was claimed too long ago, and fences the old holder.
-pub async fn unclaim_stuck_frees_and_fences<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn unclaim_stuck_frees_and_fences(hand: Hand) {
+    let other = hand.another().await;
     let young = hand.put_plain(1).await;
     let held = hand.take(1).await;
     let old = Duration::from_mins(5);
@@ -204,8 +201,8 @@ pub async fn unclaim_stuck_frees_and_fences<F: Fixture>() {
 }
 
 /// Proves L4, L6: an outcome and the end of its lease at once: one of them counts, and one attempt is recorded.
-pub async fn an_outcome_races_an_unclaim<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn an_outcome_races_an_unclaim(hand: Hand) {
+    let other = hand.another().await;
     for _ in 0..20 {
         let id = hand.put(message("t")).await.message_id;
         let held = hand.take(1).await;
@@ -223,8 +220,8 @@ pub async fn an_outcome_races_an_unclaim<F: Fixture>() {
 }
 
 /// Proves H1, E2, L5: two workers find the same ended leases: each is taken over once and recorded once.
-pub async fn a_takeover_races_a_takeover<F: Fixture>() {
-    let (_outbox, hand, other) = F::two_hands().await;
+pub async fn a_takeover_races_a_takeover(hand: Hand) {
+    let other = hand.another().await;
     let all = hand.put_plain(40).await;
     for round in 1..=5 {
         let patient = |hand: &Hand| hand.wants(25).max_attempts(1000);

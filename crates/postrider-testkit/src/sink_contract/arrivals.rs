@@ -24,7 +24,6 @@ pub struct Arrived {
 
 impl Arrived {
     /// Reads the relay's own headers off a message.
-    #[must_use]
     pub fn new(headers: BTreeMap<String, Vec<u8>>, body: Vec<u8>) -> Self {
         let text = |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
         let sequence = text("postrider-sequence-id").and_then(|number| number.parse().ok());
@@ -61,7 +60,6 @@ pub async fn until_arrived(consumer: &Consumer, different: usize) -> Vec<Arrived
 }
 
 /// How many different messages there are.
-#[must_use]
 pub fn distinct(arrived: &[Arrived]) -> usize {
     arrived.iter().map(|message| &message.message_id).collect::<HashSet<_>>().len()
 }

@@ -11,7 +11,6 @@ use serde_json::value::RawValue;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A claimed message with this JSON, as a store would hand it out.
-#[must_use]
 pub fn claimed(topic: &str, json: &str) -> Claimed {
     Claimed::new(topic, Content::Json(RawValue::from_string(json.to_owned()).expect("JSON")))
 }
@@ -44,7 +43,6 @@ pub async fn deliver(sink: &dyn Sink, messages: &[Claimed]) -> Vec<Verdict> {
 }
 
 /// A message of a lane.
-#[must_use]
 pub(super) fn in_lane(lane: &str, sequence_id: i64) -> Claimed {
     let mut message = claimed("orders", &format!("{{\"number\":{sequence_id}}}"));
     message.lane = Some(lane.to_owned());

@@ -15,8 +15,7 @@ const LANES: usize = 100;
 const PER_LANE: usize = 100;
 
 /// The sink is made while its server is away: deliveries fail in a way that may be retried, soon, and go when it is there.
-pub async fn a_server_that_is_down_at_the_start<D: Destination>() {
-    let mut destination = D::start().await;
+pub async fn a_server_that_is_down_at_the_start<D: Destination>(mut destination: D) {
     destination.kill().await;
     let sink = destination.sink().await;
     let message = in_lane("a", 1);
@@ -33,8 +32,7 @@ pub async fn a_server_that_is_down_at_the_start<D: Destination>() {
 }
 
 /// A server that neither answers nor hangs up: the relay gives up at the deadline, and tries again.
-pub async fn a_server_that_stands_still_is_left_at_the_deadline<D: Destination>() {
-    let destination = D::start().await;
+pub async fn a_server_that_stands_still_is_left_at_the_deadline<D: Destination>(destination: D) {
     let outbox = Outbox::open();
     let sink = destination.sink().await;
     until_delivered(&*sink, &in_lane("warm", 1)).await;
@@ -50,8 +48,7 @@ pub async fn a_server_that_stands_still_is_left_at_the_deadline<D: Destination>(
 
 /// A delivery is dropped in the middle, as at a deadline. When it is tried again it arrives before what comes after it, and
 /// nothing of the first try goes on beyond what was on the wire.
-pub async fn a_cancelled_delivery_leaves_nothing_behind<D: Destination>() {
-    let destination = D::start().await;
+pub async fn a_cancelled_delivery_leaves_nothing_behind<D: Destination>(destination: D) {
     let sink = destination.sink().await;
     until_delivered(&*sink, &in_lane("warm", 1)).await;
     let messages: Vec<Claimed> = (1..=3).map(|number| in_lane("a", number)).collect();
@@ -71,8 +68,7 @@ pub async fn a_cancelled_delivery_leaves_nothing_behind<D: Destination>() {
 
 /// 10,000 messages in 100 lanes, and the server is killed twice and started again: nothing is missing at the consumer, and
 /// the first arrivals of each lane are in order.
-pub async fn heavy_killed_in_the_middle_and_started_again<D: Destination>() {
-    let mut destination = D::start().await;
+pub async fn heavy_killed_in_the_middle_and_started_again<D: Destination>(mut destination: D) {
     let outbox = Outbox::open();
     for number in 0..PER_LANE {
         let messages: Vec<Message> = (0..LANES)

@@ -8,8 +8,7 @@ use super::outbox::Outbox;
 use super::{Destination, claimed, deliver};
 
 /// Each kind of refusal has its code and its class, and harms no other message.
-pub async fn what_is_refused_is_classified<D: Destination>() {
-    let destination = D::start().await;
+pub async fn what_is_refused_is_classified<D: Destination>(destination: D) {
     let refusals = destination.refusals().await;
     assert!(!refusals.is_empty());
     for refusal in refusals {
@@ -28,8 +27,7 @@ pub async fn what_is_refused_is_classified<D: Destination>() {
 }
 
 /// One message of a lane fails: those before it have arrived, those after it were not sent, other lanes are not touched.
-pub async fn a_partial_failure_keeps_the_prefix_of_its_lane<D: Destination>() {
-    let destination = D::start().await;
+pub async fn a_partial_failure_keeps_the_prefix_of_its_lane<D: Destination>(destination: D) {
     let sink = destination.sink().await;
     let mut messages: Vec<Claimed> = (1..=5).flat_map(|n| ["a", "b"].map(|lane| in_lane(lane, n))).collect();
     destination.spoil(&mut messages[4]);
@@ -47,8 +45,7 @@ pub async fn a_partial_failure_keeps_the_prefix_of_its_lane<D: Destination>() {
 }
 
 /// Through a relay: a message that fails is tried again and dies, and its neighbours are delivered once.
-pub async fn only_what_failed_is_tried_again<D: Destination>() {
-    let destination = D::start().await;
+pub async fn only_what_failed_is_tried_again<D: Destination>(destination: D) {
     let mut spoiled = claimed("orders", "1");
     destination.spoil(&mut spoiled);
     let outbox = Outbox::open();

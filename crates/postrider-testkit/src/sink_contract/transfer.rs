@@ -10,8 +10,7 @@ use super::hand::in_lane;
 use super::{Arrived, Destination, assert_lanes_in_order, claimed, deliver};
 
 /// The content arrives byte for byte, JSON in its producer's spelling, and every header with it.
-pub async fn bytes_and_headers_arrive_exactly<D: Destination>() {
-    let destination = D::start().await;
+pub async fn bytes_and_headers_arrive_exactly<D: Destination>(destination: D) {
     let sink = destination.sink().await;
     let mut messages = vec![
         claimed("orders", "{ \"a\" : 1.0,\n \"b\":\"\\u00e9 \u{1F40E}\" }"),
@@ -62,8 +61,7 @@ fn assert_headers(message: &Claimed, found: &Arrived) {
 }
 
 /// Messages of one lane arrive by number, whatever lies between them.
-pub async fn a_batch_keeps_its_order<D: Destination>() {
-    let destination = D::start().await;
+pub async fn a_batch_keeps_its_order<D: Destination>(destination: D) {
     let sink = destination.sink().await;
     let messages: Vec<Claimed> = (1..=50).flat_map(|n| ["a", "b", "c"].map(|lane| in_lane(lane, n))).collect();
     let verdicts = deliver(&*sink, &messages).await;
@@ -74,8 +72,7 @@ pub async fn a_batch_keeps_its_order<D: Destination>() {
 }
 
 /// A sink is called from several tasks at once.
-pub async fn one_sink_serves_many_tasks<D: Destination>() {
-    let destination = D::start().await;
+pub async fn one_sink_serves_many_tasks<D: Destination>(destination: D) {
     let sink = destination.sink().await;
     let mut tasks = tokio::task::JoinSet::new();
     for lane in 0..8 {

@@ -150,10 +150,9 @@ fn spawn_child(name: &str, how: &str) -> (Child, Left) {
     (child, left)
 }
 
-#[test]
-fn nothing_survives_a_killed_test_process() {
+fn assert_nothing_survives_a_kill(child: &str) {
     for how in ["wait", "paused"] {
-        let (mut child, left) = spawn_child("clean_up::child_process", how);
+        let (mut child, left) = spawn_child(child, how);
         assert!(!left.is_gone(), "it runs while its process does");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -162,14 +161,13 @@ fn nothing_survives_a_killed_test_process() {
 }
 
 #[test]
+fn nothing_survives_a_killed_test_process() {
+    assert_nothing_survives_a_kill("clean_up::child_process");
+}
+
+#[test]
 fn no_broker_survives_a_killed_test_process() {
-    for how in ["wait", "paused"] {
-        let (mut child, left) = spawn_child("clean_up::child_process_with_brokers", how);
-        assert!(!left.is_gone(), "they run while their process does");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        left.assert_gone_soon();
-    }
+    assert_nothing_survives_a_kill("clean_up::child_process_with_brokers");
 }
 
 #[test]

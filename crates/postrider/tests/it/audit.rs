@@ -1,26 +1,17 @@
 //! The audit of what operators do by SQL: each function writes its own entry, with the login that really did it, whatever
 //! name the caller gives. Nobody can write an entry without the change. What each action does is in the store's contract.
 
-use postrider::{Schema, migrate};
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{claim, complete, enqueue, fresh, texts, try_sql};
+use crate::support::{claim, complete, enqueue, login, login_name, texts, try_sql, with_roles};
 
 /// What the audit knows, oldest first: `action actor db_user affected`.
 const ENTRIES: &str = "select concat_ws(' ', action, actor, db_user, affected) from outbox.audit_log order by id";
 
-/// A connection as a login of this database's own that is in `group`, and the login's name.
-async fn login(database: &Database, admin: &Client, group: &str) -> (Client, String) {
-    let name = format!("login_{}_{group}", database.name());
-    admin.batch_execute(&format!("create role \"{name}\" login; grant \"{group}\" to \"{name}\"")).await.unwrap();
-    (database.connect_as(&name).await, name)
-}
-
-async fn with_roles() -> (Database, Client) {
-    let (database, mut admin) = fresh().await;
-    migrate::roles(&mut admin, &Schema::default(), &Schema::default()).await.unwrap();
-    (database, admin)
+/// A login in `group`, and its name.
+async fn logged_in(database: &Database, admin: &Client, group: &str) -> (Client, String) {
+    (login(database, admin, group).await, login_name(database, group))
 }
 
 /// SQL by hand is audited, too: every function that changes something for an operator writes its entry itself, with the
@@ -28,7 +19,7 @@ async fn with_roles() -> (Database, Client) {
 #[tokio::test]
 async fn sql_by_hand_is_audited_with_its_login() {
     let (database, admin) = with_roles().await;
-    let (control, name) = login(&database, &admin, "outbox_control").await;
+    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
     for _ in 0..3 {
         enqueue(&admin, "t", "").await;
     }
@@ -69,8 +60,8 @@ async fn sql_by_hand_is_audited_with_its_login() {
 #[tokio::test]
 async fn a_named_actor_stands_beside_the_login() {
     let (database, admin) = with_roles().await;
-    let (control, name) = login(&database, &admin, "outbox_control").await;
-    let (relay, relay_name) = login(&database, &admin, "outbox_relay").await;
+    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
+    let (relay, relay_name) = logged_in(&database, &admin, "outbox_relay").await;
     let pause = "select outbox.configure_sink('default', paused => true, actor => 'alice@example.org')";
     assert_eq!(try_sql(&control, pause).await, "00000");
     assert_eq!(try_sql(&control, pause).await, "00000");
@@ -100,8 +91,8 @@ async fn a_named_actor_stands_beside_the_login() {
 #[tokio::test]
 async fn an_operators_enqueue_audits_itself() {
     let (database, admin) = with_roles().await;
-    let (control, name) = login(&database, &admin, "outbox_control").await;
-    let (producer, _) = login(&database, &admin, "outbox_producer").await;
+    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
+    let producer = login(&database, &admin, "outbox_producer").await;
     let call = "select from outbox.enqueue_as('ann', 'order.placed', '{\"card\": 4711}', lane => 'a')";
     assert_eq!(try_sql(&control, call).await, "00000");
     assert_eq!(try_sql(&producer, call).await, "42501");

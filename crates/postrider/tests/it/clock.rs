@@ -7,44 +7,22 @@ use std::time::Duration;
 use postrider::doctor::{self, Level, Limits};
 use postrider::inspect::{DeliveryFilter, FutureTimes, RelayReport};
 use postrider::operate::Action;
-use postrider::{Claim, Message, PostgresStore, Schema, SqliteStore, Store};
-use postrider_testkit::Database;
-use tempfile::TempDir;
+use postrider::{Claim, Message, Store};
 
-/// A store, and how the times of its rows are moved.
-enum Site {
-    Postgres(Box<Database>),
-    Sqlite(TempDir),
-}
+use crate::inbox::Site;
 
 impl Site {
     async fn each() -> [(Self, Arc<dyn Store>); 2] {
-        let database = postrider_testkit::database().await;
-        let url = database.url();
-        let directory = tempfile::tempdir().unwrap();
-        let file = SqliteStore::open(directory.path().join("app.db")).unwrap();
-        [
-            (Self::Postgres(Box::new(database)), Arc::new(PostgresStore::open(&url, Schema::default()).unwrap())),
-            (Self::Sqlite(directory), Arc::new(file)),
-        ]
+        [Self::on_postgres().await, Self::on_sqlite()].map(|site| {
+            let store = Arc::clone(&site.store);
+            (site, store)
+        })
     }
 
     /// All times of these columns become an hour later, as if the clock had been set back.
     async fn an_hour_later(&self, table: &str, columns: &[&str]) {
-        match self {
-            Self::Postgres(database) => {
-                let moved: Vec<String> =
-                    columns.iter().map(|name| format!("{name} = {name} + interval '1h'")).collect();
-                let sql = format!("update outbox.{table} set {}", moved.join(", "));
-                database.connect().await.batch_execute(&sql).await.unwrap();
-            }
-            Self::Sqlite(directory) => {
-                let moved: Vec<String> = columns.iter().map(|name| format!("{name} = {name} + 3600000000")).collect();
-                let app = rusqlite::Connection::open(directory.path().join("app.db")).unwrap();
-                app.busy_timeout(Duration::from_secs(30)).unwrap();
-                app.execute_batch(&format!("update outbox_{table} set {}", moved.join(", "))).unwrap();
-            }
-        }
+        let moved = columns.iter().map(|name| format!("{name} = {name} + {}", self.hours(1))).collect::<Vec<_>>();
+        self.execute(&format!("update outbox.{table} set {}", moved.join(", "))).await;
     }
 }
 

@@ -14,7 +14,7 @@ use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{fresh, number, texts, until_blocked};
+use crate::support::{fresh, number, run, texts, until_blocked};
 
 /// The store's pool.
 const MAX_CONNECTIONS: i64 = 8;
@@ -91,37 +91,35 @@ async fn the_server_ends_what_takes_too_long() {
     let (database, client) = fresh().await;
     let store = open(&database.url()).await;
     // The limit in force while a function runs, told by a trigger.
-    client
-        .batch_execute(
-            "create table told (function text, timeout text, isolation text); grant all on told to public; \
+    run(
+        &client,
+        "create table told (function text, timeout text, isolation text); grant all on told to public; \
              create function tell() returns trigger language plpgsql as $$ begin \
              insert into public.told values (tg_table_name, current_setting('statement_timeout'), \
              current_setting('transaction_isolation')); return null; end $$; \
              create trigger tell after update or insert on outbox.delivery for each statement execute function tell(); \
              create trigger tell after insert on outbox.audit for each statement execute function tell()",
-        )
-        .await
-        .unwrap();
+    )
+    .await;
     let told = "select distinct concat_ws(' ', function, timeout, isolation) from told order by 1";
     store.enqueue(&[Message::json("t", &1).unwrap()]).await.unwrap();
     store.claim(&Claim::new("w")).await.unwrap();
     store.repair_expired_leases(10).await.unwrap();
     assert_eq!(texts(&client, told).await, ["delivery 25s read committed"]);
-    client.batch_execute("truncate told").await.unwrap();
+    run(&client, "truncate told").await;
     store.operate("someone", &Action::Pause { sink: "default".to_owned() }).await.unwrap();
     store.operate("someone", &Action::UnclaimStuck { older_than: Duration::ZERO }).await.unwrap();
     assert_eq!(texts(&client, told).await, ["audit 0 read committed", "delivery 0 read committed"]);
 
     // And what fails at the commit is an error.
-    client
-        .batch_execute(
-            "create table judged (n int unique deferrable initially deferred); insert into judged values (1); \
+    run(
+        &client,
+        "create table judged (n int unique deferrable initially deferred); insert into judged values (1); \
              create function judge() returns trigger language plpgsql as $$ begin \
              insert into public.judged values (1); return null; end $$; grant all on judged to public; \
              create trigger judge after insert on outbox.delivery for each statement execute function judge()",
-        )
-        .await
-        .unwrap();
+    )
+    .await;
     let error = store.enqueue(&[Message::json("t", &2).unwrap()]).await.unwrap_err();
     assert!(error.to_string().contains("23505"), "{error}");
     assert_eq!(number(&client, "select count(*) from outbox.message").await, 1);
@@ -134,7 +132,7 @@ async fn every_default_isolation_serves() {
         let database = postrider_testkit::database().await;
         let client = database.connect().await;
         let set = format!("alter database {} set default_transaction_isolation = '{isolation}'", database.name());
-        client.batch_execute(&set).await.unwrap();
+        run(&client, &set).await;
         let mut other = database.connect().await;
         assert_eq!(texts(&other, "show default_transaction_isolation").await, [isolation]);
         let store = open(&database.url()).await;
@@ -310,7 +308,7 @@ async fn a_read_only_database_cannot_be_written() {
     let store = open(&database.url()).await;
     store.can_write().await.unwrap();
     let set = format!("alter database {} set default_transaction_read_only = on", database.name());
-    client.batch_execute(&set).await.unwrap();
+    run(&client, &set).await;
     let store = open(&database.url()).await;
     let error = store.can_write().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");

@@ -8,7 +8,7 @@ use postrider::{Claim, Completion, Message, Outbox, Outcome, PostgresStore, Queu
 use postrider_testkit::{Cluster, WireCounter};
 use tokio_postgres::Client;
 
-use crate::support::{fresh, number};
+use crate::support::{fresh, number, run};
 
 const BATCH: i32 = 1000;
 /// Most WAL bytes of claim and complete together, a message.
@@ -105,12 +105,12 @@ async fn drain_batch(client: &Client) -> (i64, i64) {
         "select outbox.mark_delivered(max(lease_token::text)::uuid, array_agg(message_id)) \
          from outbox.claim('relay-host-12345', {BATCH}, 60)"
     );
-    client.batch_execute("begin").await.unwrap();
+    run(client, "begin").await;
     // The session's counters also hold what it has not reported yet of earlier transactions: the difference counts.
     let before = updates(client).await;
     assert_eq!(number(client, &drain).await, i64::from(BATCH));
     let after = updates(client).await;
-    client.batch_execute("commit").await.unwrap();
+    run(client, "commit").await;
     (after.0 - before.0, after.1 - before.1)
 }
 

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use sqlx::{Connection, PgConnection};
 use tokio_postgres::Client;
 
-use crate::support::{claim, fresh, number, texts};
+use crate::support::{claim, fresh, number, run, texts};
 
 fn message(topic: &str) -> Message {
     Message::json(topic, &serde_json::json!({"id": 7})).unwrap()
@@ -26,7 +26,7 @@ async fn counts(client: &Client) -> (i64, i64) {
 #[tokio::test]
 async fn a_tokio_postgres_transaction_commits_both_or_neither() {
     let (_database, mut client) = fresh().await;
-    client.batch_execute("create table orders (id serial primary key)").await.unwrap();
+    run(&client, "create table orders (id serial primary key)").await;
     for (nth, end) in [(0, "rollback"), (0, "drop"), (1, "commit")] {
         let tx = client.transaction().await.unwrap();
         tx.execute("insert into orders default values", &[]).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_tokio_postgres_transaction_commits_both_or_neither() {
 #[tokio::test]
 async fn a_sqlx_transaction_commits_both_or_neither() {
     let (database, client) = fresh().await;
-    client.batch_execute("create table orders (id serial primary key)").await.unwrap();
+    run(&client, "create table orders (id serial primary key)").await;
     let outbox = Outbox::default();
     let mut connection = PgConnection::connect(&database.url()).await.unwrap();
     for (nth, commit) in [(1, true), (1, false), (2, true)] {

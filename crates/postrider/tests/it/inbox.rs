@@ -23,9 +23,9 @@ use uuid::Uuid;
 
 const TENANT: Uuid = Uuid::from_u128(7);
 
-/// A fresh inbox of either kind.
-struct Site {
-    store: Arc<dyn Store>,
+/// A fresh outbox and inbox of either kind.
+pub(crate) struct Site {
+    pub(crate) store: Arc<dyn Store>,
     at: At,
 }
 
@@ -35,7 +35,7 @@ enum At {
 }
 
 impl Site {
-    async fn on_postgres() -> Self {
+    pub(crate) async fn on_postgres() -> Self {
         let database = postrider_testkit::database().await;
         let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
         // The server is this process's own, and outlives the handle.
@@ -43,7 +43,7 @@ impl Site {
         Self { store: Arc::new(store), at: At::Postgres(client) }
     }
 
-    fn on_sqlite() -> Self {
+    pub(crate) fn on_sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(directory.path().join("app.db")).unwrap();
         Self { store: Arc::new(store), at: At::Sqlite(directory) }
@@ -80,13 +80,21 @@ impl Site {
     }
 
     /// Runs a statement; in SQLite the tables have another name.
-    async fn execute(&self, sql: &str) {
+    pub(crate) async fn execute(&self, sql: &str) {
         match &self.at {
             At::Postgres(client) => client.lock().await.batch_execute(sql).await.unwrap(),
             At::Sqlite(directory) => {
                 let sql = sql.replace("outbox.", "outbox_");
                 connect(directory.path().join("app.db")).execute_batch(&sql).unwrap();
             }
+        }
+    }
+
+    /// So many hours, as its tables have them.
+    pub(crate) fn hours(&self, hours: u64) -> String {
+        match self.at {
+            At::Postgres(_) => format!("interval '{hours} hours'"),
+            At::Sqlite(_) => (hours * 3_600_000_000).to_string(),
         }
     }
 
@@ -214,11 +222,7 @@ async fn wrong_input_is_refused(site: Site) {
 async fn retention_takes_what_is_older(site: Site) {
     let old: Vec<Event> = (0..2_500).map(|_| Event::new(id())).collect();
     site.receive(&old).await;
-    site.execute(match site.at {
-        At::Postgres(..) => "update outbox.inbox set received_at = received_at - interval '8 days'",
-        At::Sqlite(_) => "update outbox.inbox set received_at = received_at - 8 * 86400 * 1000000",
-    })
-    .await;
+    site.execute(&format!("update outbox.inbox set received_at = received_at - {}", site.hours(8 * 24))).await;
     let young = Event::new(id());
     site.is_first(young.clone()).await;
     assert_eq!(site.store.prune_inbox(Some(Duration::from_hours(9 * 24))).await.unwrap(), 0);
@@ -357,11 +361,8 @@ async fn what_a_lane_remembers_is_bounded(site: Site) {
     site.prune().await;
     assert_eq!(site.count("inbox_lane").await, 2);
     assert_eq!(site.receive_and(false, &odd).await.unwrap(), [true, true, false, false]);
-    site.execute(match site.at {
-        At::Postgres(..) => "update outbox.inbox_lane set remembered_at = remembered_at - interval '91 days'",
-        At::Sqlite(_) => "update outbox.inbox_lane set remembered_at = remembered_at - 91 * 86400 * 1000000",
-    })
-    .await;
+    site.execute(&format!("update outbox.inbox_lane set remembered_at = remembered_at - {}", site.hours(91 * 24)))
+        .await;
     site.store.prune_inbox(None).await.unwrap();
     assert_eq!(site.count("inbox_lane").await, 0);
     assert_eq!(site.receive(&odd).await, [true; 4]);

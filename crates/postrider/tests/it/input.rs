@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{
-    Held, claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, sqlstate,
+    Held, claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, run, sqlstate, try_sql,
 };
 
 /// A call (after `select … from outbox.`) and words that its error must contain.
@@ -147,6 +147,11 @@ const RELAY: &[Case] = &[
     ("sleep('w', 0)", "seconds must be"),
     ("sleep('w', null)", "seconds must be"),
     ("sleep('w', 'NaN')", "seconds must be"),
+    ("report('', '1', 10, '[]')", "worker_id must be"),
+    ("report('w', null, 10, '[]')", "version must be"),
+    ("report('w', '1', 0, '[]')", "every_seconds must be"),
+    ("report('w', '1', 10, '{}')", "sinks must be"),
+    ("report('w', '1', 10, null)", "sinks must be"),
     ("make_partitions(-1)", "ahead must be"),
     ("make_partitions(1001)", "ahead must be"),
     ("prune(-1)", "older_than_seconds must be"),
@@ -182,14 +187,51 @@ const CONTROL: &[Case] = &[
     ("add_route('s', '')", "must each be"),
     ("add_route('s', null)", "must each be"),
     ("add_route('s', '*', repeat('x', 256))", "must each be"),
+    ("redrive_matching(at_most => 0)", "at_most must be between 1 and 10000"),
+    ("discard_matching(at_most => 10001)", "at_most must be between 1 and 10000"),
+    ("redrive_matching(at_most => null)", "at_most must be between 1 and 10000"),
+    ("skip('', 'a')", "sink and lane must each be 1 to 255 bytes of text"),
+    ("skip('s', null)", "sink and lane must each be 1 to 255 bytes of text"),
+    ("replay_batch(sink => 's')", "name message_ids, or enqueued_from and enqueued_to"),
+    ("replay_batch('{}', at_most => 0)", "at_most must be between 1 and 10000"),
+    ("replay_batch('{}', per_second => 0)", "per_second must be between 1 and 1000000"),
+    ("replay_batch('{}', include_never_delivered => null)", "include_never_delivered must be true or false"),
+    ("cancel(at_most => null)", "at_most must be between 1 and 10000"),
+    ("prunable(-1)", "older_than_seconds must be"),
+    ("cancel(actor => '')", "actor must be 1 to 255 bytes of text"),
+    ("redrive(all_dead => true, actor => repeat('a', 256))", "actor must be 1 to 255 bytes of text"),
+    ("find_messages(page_size => 0)", "page_size must be"),
+    ("find_messages(look_at => 0)", "look_at must be"),
+    ("find_messages(look_at => null)", "look_at must be"),
+    ("find_messages(state => 'gone')", "state must be"),
+    ("find_ids('708')", "id_tail must be"),
+    ("find_ids('customer')", "id_tail must be"),
+    ("find_ids(null)", "id_tail must be"),
+    ("find_ids('%9708')", "id_tail must be"),
+    ("find_ids('9708', page_size => 0)", "page_size must be"),
+    ("find_ids('9708', look_at => null)", "look_at must be"),
+    ("find_keys('')", "dedupe_key must not be empty"),
+    ("find_keys(null)", "dedupe_key must not be empty"),
+    ("find_keys('k', most_topics => 0)", "most_topics must be"),
+];
+
+const RECEIVER: &[Case] = &[
+    ("receive(null)", "event_id must not be null"),
+    ("receive(gen_random_uuid(), lane => 'a')", "lane and sequence_id belong together"),
+    ("receive(gen_random_uuid(), sequence_id => 1)", "lane and sequence_id belong together"),
+    ("receive(gen_random_uuid(), lane => '', sequence_id => 1)", "lane must be"),
+    ("receive(gen_random_uuid(), lane => 'a', sequence_id => 0)", "sequence_id must be at least 1"),
+    ("receive(gen_random_uuid(), source => repeat('x', 256))", "source must be"),
+    ("receive_many(array[[gen_random_uuid()]])", "one-dimensional"),
+    ("receive_many(array[gen_random_uuid()], source => '{}')", "differ in length"),
+    ("receive_many(array[gen_random_uuid(), null])", "event 2 of 2: event_id must not be null"),
+    ("prune_inbox(-1)", "older_than_seconds must be"),
+    ("prune_inbox(batch_size => 0)", "batch_size must be"),
 ];
 
 /// A queue in which every table has a row, and a message leased to `w`.
 async fn furnished(client: &Client) -> Held {
-    client
-        .batch_execute("select outbox.configure_sink('x', paused => true); select outbox.add_route('x', 'x*')")
-        .await
-        .unwrap();
+    run(client, "select outbox.configure_sink('x', paused => true); select outbox.add_route('x', 'x*')").await;
     for arguments in ["", ", lane => 'a', dedupe_key => 'k'", ""] {
         enqueue(client, "t", arguments).await;
     }
@@ -233,6 +275,11 @@ async fn an_operators_wrong_input_is_refused() {
     assert_all_refused(CONTROL).await;
 }
 
+#[tokio::test]
+async fn a_receivers_wrong_input_is_refused() {
+    assert_all_refused(RECEIVER).await;
+}
+
 /// Times at the edge of the world are times: an operator may say "since ever" and "for ever".
 #[tokio::test]
 async fn endless_ranges_are_accepted() {
@@ -247,10 +294,10 @@ async fn endless_ranges_are_accepted() {
         ("tomorrow", "infinity", 0),
         ("200000-01-01", "infinity", 0),
     ] {
-        client.batch_execute("begin").await.unwrap();
+        run(&client, "begin").await;
         let sql = format!("select outbox.replay(null, 'default', '{from}', '{to}')");
         assert_eq!(number(&client, &sql).await, count, "{from} to {to}");
-        client.batch_execute("rollback").await.unwrap();
+        run(&client, "rollback").await;
     }
 }
 
@@ -285,7 +332,7 @@ async fn a_lost_lease_is_p7002() {
         }
     }
     let no_token = format!("select outbox.complete('{}', null, 'w', 'FAILED')", held.id);
-    assert_eq!(crate::support::try_sql(&client, &no_token).await, "P7002");
+    assert_eq!(try_sql(&client, &no_token).await, "P7002");
     for nothing in
         ["mark_delivered(null, null)", "mark_delivered(gen_random_uuid(), '{}')", "mark_delivered(null, '{null}')"]
     {

@@ -5,7 +5,7 @@ use postrider_testkit::Database;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::support::{claim, enqueue, fresh, mark_delivered, number, sqlstate, until_blocked};
+use crate::support::{claim, enqueue, fresh, mark_delivered, number, run, sqlstate, until_blocked};
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
@@ -13,13 +13,13 @@ const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 async fn old_key(client: &Client, key: &str) -> Uuid {
     let id = enqueue(client, "t", &format!(", dedupe_key => '{key}'")).await;
     mark_delivered(client, &claim(client, "w", 10).await).await;
-    client.batch_execute("update outbox.setting set dedupe_window = '1 microsecond'").await.unwrap();
+    run(client, "update outbox.setting set dedupe_window = '1 microsecond'").await;
     id
 }
 
 async fn begin(database: &Database, level: &str) -> Client {
     let client = database.connect().await;
-    client.batch_execute(&format!("begin isolation level {level}; select 1")).await.unwrap();
+    run(&client, &format!("begin isolation level {level}; select 1")).await;
     client
 }
 
@@ -41,7 +41,7 @@ async fn a_pruned_key_is_free_for_an_old_snapshot() {
         let row = producer.query_one(sql, &[]).await.unwrap();
         let (new, created): (Uuid, bool) = (row.get(0), row.get(1));
         assert!(created && new != old, "{level}");
-        producer.batch_execute("commit").await.unwrap();
+        run(&producer, "commit").await;
         assert_eq!(keys_without_a_message(&client).await, 0, "{level}");
         assert_eq!(claim(&client, "w", 10).await[0].id, new, "{level}");
         let again = client.query_one(sql, &[]).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_key_that_is_pruned_while_a_batch_waits_is_written_again() {
     let (database, client) = fresh().await;
     old_key(&client, "a").await;
     let (rival, producer) = (database.connect().await, database.connect().await);
-    rival.batch_execute("begin; select outbox.enqueue('t', '1', dedupe_key => 'b')").await.unwrap();
+    run(&rival, "begin; select outbox.enqueue('t', '1', dedupe_key => 'b')").await;
     let batch = tokio::spawn(async move {
         let sql = "select message_id, created from outbox.enqueue_many(array['t', 't'], array['2'::jsonb, '2'], \
                    dedupe_key => array['a', 'b']) order by ordinal";
@@ -64,7 +64,7 @@ async fn a_key_that_is_pruned_while_a_batch_waits_is_written_again() {
     });
     until_blocked(&client, 1).await;
     assert_eq!(number(&client, "select dedupe_deleted from outbox.prune()").await, 1);
-    rival.batch_execute("commit").await.unwrap();
+    run(&rival, "commit").await;
     let written = batch.await.unwrap();
     assert_eq!(written.iter().map(|(_, created)| *created).collect::<Vec<_>>(), [true, false]);
     let known =
@@ -101,10 +101,10 @@ async fn a_pruned_event_is_not_first_again_for_an_old_snapshot() {
 async fn a_prune_of_the_inbox_passes_by_a_consumer_with_a_snapshot() {
     let (database, client) = fresh().await;
     assert_eq!(number(&client, "select outbox.receive(gen_random_uuid())::int").await, 1);
-    client.batch_execute("set lock_timeout = '1ms'").await.unwrap();
+    run(&client, "set lock_timeout = '1ms'").await;
     let consumer = begin(&database, "repeatable read").await;
     consumer.query_one(RECEIVE, &[]).await.unwrap();
     assert_eq!(number(&client, "select outbox.prune_inbox(0)").await, 0);
-    consumer.batch_execute("commit").await.unwrap();
+    run(&consumer, "commit").await;
     assert_eq!(number(&client, "select outbox.prune_inbox(0)").await, 2);
 }

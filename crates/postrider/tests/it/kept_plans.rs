@@ -7,7 +7,7 @@
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{enqueue, number, quiet_cluster};
+use crate::support::{enqueue, number, quiet_cluster, run};
 
 /// What a call that handles a hundred messages may read, in rows or pages, however long the queue is.
 const FOR_A_HUNDRED: i64 = 20_000;
@@ -70,7 +70,7 @@ async fn read(client: &Client) -> (i64, i64) {
 /// Makes every call once, in a transaction that is rolled back, and says what each read.
 async fn costs(client: &Client) -> Vec<(&'static str, i64, i64)> {
     let mut costs = Vec::new();
-    client.batch_execute("begin").await.unwrap();
+    run(client, "begin").await;
     for (name, sql) in CALLS.iter().chain(WALKS) {
         // Asked for before the call is measured, and not kept in a table: to make one lets the session forget its plans.
         let held = "select array_agg(message_id)::text, array_agg(lease_token)::text from outbox.delivery where lease_token is not null";
@@ -79,13 +79,13 @@ async fn costs(client: &Client) -> Vec<(&'static str, i64, i64)> {
         let sql = sql
             .replace("HELD", &format!("'{}'::uuid[]", array(0)))
             .replace("TOKEN_OF_EACH", &format!("'{}'::uuid[]", array(1)));
-        client.batch_execute("select pg_sleep(0.005)").await.unwrap();
+        run(client, "select pg_sleep(0.005)").await;
         let (rows, pages) = read(client).await;
-        client.batch_execute(&sql).await.unwrap();
+        run(client, &sql).await;
         let (rows_after, pages_after) = read(client).await;
         costs.push((*name, rows_after - rows, pages_after - pages));
     }
-    client.batch_execute("rollback").await.unwrap();
+    run(client, "rollback").await;
     costs
 }
 
@@ -119,7 +119,7 @@ async fn burst(client: &Client, rows: i32) {
          insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
          select id, now(), 0, 1, 'default', lane, case when lane is not null then i end from m"
     );
-    client.batch_execute(&sql).await.unwrap();
+    run(client, &sql).await;
 }
 
 /// A session that has made every call on the table as it is now. Nothing is written: what a rolled back transaction leaves on
@@ -167,7 +167,7 @@ async fn heavy_slow_kept_plans_hold_when_the_table_changes() {
 
     let emptied = cluster.database().await;
     let keeper = emptied.connect().await;
-    keeper.batch_execute(vacuum).await.unwrap();
+    run(&keeper, vacuum).await;
     let session = warmed(&emptied).await;
     burst(&keeper, MANY).await;
     assert_bounded(&session, "an empty table", "many rows").await;
@@ -175,21 +175,21 @@ async fn heavy_slow_kept_plans_hold_when_the_table_changes() {
     let database = cluster.database().await;
     let keeper = database.connect().await;
     enqueue(&keeper, "t", ", lane => 'a'").await;
-    keeper.batch_execute(vacuum).await.unwrap();
+    run(&keeper, vacuum).await;
     let one = warmed(&database).await;
     burst(&keeper, MILLION).await;
     assert_bounded(&one, "one row", "a million rows").await;
     let stale = warmed(&database).await;
-    keeper.batch_execute(vacuum).await.unwrap();
+    run(&keeper, vacuum).await;
     let (million, other) = (warmed(&database).await, warmed(&database).await);
     for (session, name) in [(&stale, "a million rows with old statistics"), (&million, "a million rows")] {
         assert_bounded(session, name, "a million rows").await;
     }
     // Not measured here: what is stepped over of rows that were deleted since the last vacuum.
-    keeper.batch_execute("delete from outbox.delivery where sequence_id is distinct from 2").await.unwrap();
-    keeper.batch_execute("vacuum outbox.delivery").await.unwrap();
+    run(&keeper, "delete from outbox.delivery where sequence_id is distinct from 2").await;
+    run(&keeper, "vacuum outbox.delivery").await;
     assert_bounded(&other, "a million rows", "one row").await;
-    keeper.batch_execute("delete from outbox.delivery").await.unwrap();
-    keeper.batch_execute("vacuum outbox.delivery").await.unwrap();
+    run(&keeper, "delete from outbox.delivery").await;
+    run(&keeper, "vacuum outbox.delivery").await;
     assert_bounded(&million, "a million rows", "an empty table").await;
 }

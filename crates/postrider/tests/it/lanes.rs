@@ -3,14 +3,14 @@
 
 use std::collections::HashSet;
 
-use crate::support::{claim_with, enqueue, enqueue_lanes, fresh, mark_delivered, number};
+use crate::support::{claim_with, enqueue, enqueue_lanes, fresh, mark_delivered, number, run};
 
 /// The hop limit bounds a claim that meets only blocked lanes; the next one goes on from there and finds the free one.
 #[tokio::test]
 async fn blocked_lanes_are_passed_in_bounded_steps() {
     let (_database, client) = fresh().await;
     enqueue_lanes(&client, 100, 1).await;
-    client.batch_execute("update outbox.delivery set due_at = now() + interval '1 hour'").await.unwrap();
+    run(&client, "update outbox.delivery set due_at = now() + interval '1 hour'").await;
     enqueue(&client, "t", ", lane => 'zz-free'").await;
     let mut calls = 0;
     let held = loop {
@@ -47,12 +47,12 @@ async fn a_free_lane_at_the_hop_limit_does_not_hide_the_next() {
 #[tokio::test]
 async fn many_lanes_are_redriven_at_once() {
     let (_database, client) = fresh().await;
-    client.batch_execute("select outbox.configure_sink('default', on_dead => 'skip')").await.unwrap();
+    run(&client, "select outbox.configure_sink('default', on_dead => 'skip')").await;
     enqueue_lanes(&client, 5_000, 2).await;
     let fail = "select count(*) from outbox.claim('w', 10000, 60, lane_run => 1, hop_limit => 10000) c, \
                 outbox.complete_many(array[c.message_id], array[c.lease_token], array['FAILED'])";
     assert_eq!(number(&client, fail).await, 5_000);
-    client.batch_execute("set statement_timeout = '20s'").await.unwrap();
+    run(&client, "set statement_timeout = '20s'").await;
     assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 5_000);
     let held = claim_with(&client, "w", 10_000, ", hop_limit => 10000").await;
     assert_eq!(held.len(), 10_000);

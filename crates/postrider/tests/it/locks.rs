@@ -10,8 +10,8 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{
-    claim, claim_with, complete, enqueue, enqueue_lanes, enqueue_plain, fresh, number, sqlstate, texts, try_sql,
-    until_blocked,
+    claim, claim_with, complete, enqueue, enqueue_lanes, enqueue_plain, fresh, login, number, partitions_of_2020, run,
+    sqlstate, texts, try_sql, until_blocked, with_roles,
 };
 
 /// Every mode of LOCK TABLE.
@@ -25,15 +25,6 @@ const MODES: [&str; 8] = [
     "exclusive",
     "access exclusive",
 ];
-
-async fn login(database: &Database, admin: &Client, name: &str, group: Option<&str>) -> Client {
-    let name = format!("{name}_{}", database.name());
-    admin.batch_execute(&format!("create role \"{name}\" login")).await.unwrap();
-    if let Some(group) = group {
-        admin.batch_execute(&format!("grant {group} to \"{name}\"")).await.unwrap();
-    }
-    database.connect_as(&name).await
-}
 
 /// Advisory locks under every key that the outbox ever used, and under all that anybody holds just now.
 async fn take_advisory_locks(stranger: &Client, token: Uuid) {
@@ -51,14 +42,14 @@ async fn take_advisory_locks(stranger: &Client, token: Uuid) {
 
 /// Everything that takes a lock of the outbox's own, one after the other. `up` replaces the functions, too.
 async fn everything_goes_on(client: &mut Client, dead: Uuid, token: Uuid) {
-    client.batch_execute("set lock_timeout = '10s'").await.unwrap();
-    client.batch_execute("update outbox.setting set functions_hash = 'an older build'").await.unwrap();
+    run(client, "set lock_timeout = '10s'").await;
+    run(client, "update outbox.setting set functions_hash = 'an older build'").await;
     assert_eq!(texts(client, "select outbox.measure()::text").await, ["true"], "measure");
     assert_eq!(number(client, "select outbox.make_partitions(9)").await, 2, "make_partitions");
     assert_eq!(number(client, "select partitions_dropped from outbox.prune()").await, 1, "prune");
-    client.batch_execute("begin isolation level repeatable read").await.unwrap();
+    run(client, "begin isolation level repeatable read").await;
     assert_eq!(texts(client, "select outbox.receive(gen_random_uuid())::text").await, ["true"], "receive");
-    client.batch_execute("commit").await.unwrap();
+    run(client, "commit").await;
     assert_eq!(number(client, "select outbox.prune_inbox(0)").await, 1, "prune_inbox");
     assert_eq!(number(client, &format!("select outbox.redrive(array['{dead}'::uuid])")).await, 1, "redrive");
     let held = claim_with(client, "w", 10, &format!(", lease_token => '{token}'")).await;
@@ -72,32 +63,23 @@ async fn prepare(client: &Client) -> Uuid {
     enqueue_lanes(client, 1, 3).await;
     let held = claim_with(client, "w", 1, ", lane_run => 1").await;
     complete(client, "w", &held[0], "FAILED").await.unwrap();
-    for table in ["message", "attempt"] {
-        let old = format!(
-            "create table outbox.{table}_20200101_00 partition of outbox.{table} for values from \
-             (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00'))"
-        );
-        client.batch_execute(&old).await.unwrap();
-    }
+    partitions_of_2020(client).await;
     held[0].id
 }
 
 /// Whoever may log in may take any advisory lock, and keep it. Nothing of the outbox waits for one.
 #[tokio::test]
 async fn a_login_without_rights_stops_nothing() {
-    let (database, mut client) = fresh().await;
-    migrate::roles(&mut client, &Schema::default(), &Schema::default()).await.unwrap();
-    let stranger = login(&database, &client, "stranger", None).await;
+    let (database, mut client) = with_roles().await;
+    let stranger = login(&database, &client, "").await;
     let dead = prepare(&client).await;
     let token = Uuid::from_u128(77);
 
     // While everything is under way, to copy what is held.
     let busy = database.connect().await;
-    busy.batch_execute("begin; select outbox.measure(); select outbox.make_partitions(1); select outbox.prune_inbox()")
-        .await
-        .unwrap();
+    run(&busy, "begin; select outbox.measure(); select outbox.make_partitions(1); select outbox.prune_inbox()").await;
     take_advisory_locks(&stranger, token).await;
-    busy.batch_execute("rollback").await.unwrap();
+    run(&busy, "rollback").await;
     take_advisory_locks(&stranger, token).await;
     let tables = texts(
         &client,
@@ -109,7 +91,7 @@ async fn a_login_without_rights_stops_nothing() {
         for mode in MODES {
             let sql = format!("begin; lock table {table} in {mode} mode");
             assert_eq!(try_sql(&stranger, &sql).await, "42501", "{sql}");
-            stranger.batch_execute("rollback").await.unwrap();
+            run(&stranger, "rollback").await;
         }
     }
     everything_goes_on(&mut client, dead, token).await;
@@ -119,9 +101,8 @@ async fn a_login_without_rights_stops_nothing() {
 /// Who may read takes the lock that every reader takes. It is in the way of nothing but a drop.
 #[tokio::test]
 async fn a_reader_stops_no_lock_of_the_outbox() {
-    let (database, mut client) = fresh().await;
-    migrate::roles(&mut client, &Schema::default(), &Schema::default()).await.unwrap();
-    let auditor = login(&database, &client, "auditor", Some("outbox_auditor")).await;
+    let (database, mut client) = with_roles().await;
+    let auditor = login(&database, &client, "outbox_auditor").await;
     let dead = prepare(&client).await;
     let locks = "select oid::regclass::text from pg_class where relnamespace = 'outbox'::regnamespace and relkind = 'r' \
                  and (relname like 'lock%' or relname in ('migration', 'setting', 'abandoned_claim'))";
@@ -130,10 +111,10 @@ async fn a_reader_stops_no_lock_of_the_outbox() {
     for table in &locks {
         for mode in &MODES[1..] {
             assert_eq!(try_sql(&auditor, &format!("begin; lock table {table} in {mode} mode")).await, "42501");
-            auditor.batch_execute("rollback").await.unwrap();
+            run(&auditor, "rollback").await;
         }
     }
-    auditor.batch_execute(&format!("begin; lock table {} in access share mode", locks.join(", "))).await.unwrap();
+    run(&auditor, &format!("begin; lock table {} in access share mode", locks.join(", "))).await;
     everything_goes_on(&mut client, dead, Uuid::from_u128(77)).await;
 }
 
@@ -148,11 +129,11 @@ async fn locks_of_several_sinks_never_deadlock() {
                 where a < b and outbox.lane_lock(a) > outbox.lane_lock(b) order by a, b limit 1) p";
     let pair = texts(&client, pair).await.remove(0);
     let (low, high) = pair.split_once(' ').unwrap();
-    first.batch_execute(&format!("begin; select outbox.hold_lane_fronts(array['{high}'])")).await.unwrap();
+    run(&first, &format!("begin; select outbox.hold_lane_fronts(array['{high}'])")).await;
     let both = format!("begin; select outbox.hold_lane_fronts(array['{low}', '{high}']); commit");
     let waiting = tokio::spawn(async move { try_sql(&second, &both).await });
     until_blocked(&client, 1).await;
-    first.batch_execute(&format!("select outbox.hold_lane_fronts(array['{low}']); commit")).await.unwrap();
+    run(&first, &format!("select outbox.hold_lane_fronts(array['{low}']); commit")).await;
     assert_eq!(waiting.await.unwrap(), "00000");
 }
 
@@ -164,15 +145,15 @@ async fn an_abandon_waits_for_its_claim_alone() {
         let (worker, abandoner) = (database.connect().await, database.connect().await);
         enqueue_plain(&client, 3).await;
         let (token, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        worker.batch_execute("begin").await.unwrap();
+        run(&worker, "begin").await;
         assert_eq!(claim_with(&worker, "w1", 1, &format!(", lease_token => '{token}'")).await.len(), 1);
         let abandon =
             tokio::spawn(async move { number(&abandoner, &format!("select outbox.abandon('{token}')")).await });
         until_blocked(&client, 1).await;
-        client.batch_execute("set lock_timeout = '5s'").await.unwrap();
+        run(&client, "set lock_timeout = '5s'").await;
         assert_eq!(claim_with(&client, "w2", 1, &format!(", lease_token => '{other}'")).await.len(), 1);
         assert_eq!(number(&client, &format!("select outbox.abandon('{other}')")).await, 1, "nor does another abandon");
-        worker.batch_execute(ending).await.unwrap();
+        run(&worker, ending).await;
         assert_eq!(abandon.await.unwrap(), taken_back, "{ending}");
         let late = client.query(&format!("select from outbox.claim('w1', 1, 60, lease_token => '{token}')"), &[]).await;
         assert_eq!(sqlstate(&late.unwrap_err()), "P7002", "{ending}");
@@ -188,13 +169,13 @@ async fn a_claim_that_is_being_abandoned_is_refused() {
         let (worker, abandoner) = (database.connect().await, database.connect().await);
         enqueue_plain(&client, 2).await;
         let token = Uuid::from_u128(1);
-        abandoner.batch_execute(&format!("begin; select outbox.abandon('{token}')")).await.unwrap();
+        run(&abandoner, &format!("begin; select outbox.abandon('{token}')")).await;
         let sql = format!("select from outbox.claim('w', 10, 60, lease_token => '{token}')");
         let claim = tokio::spawn(async move {
             worker.query(&sql, &[]).await.map(|rows| rows.len()).map_err(|error| sqlstate(&error).to_owned())
         });
         until_blocked(&client, 1).await;
-        abandoner.batch_execute(ending).await.unwrap();
+        run(&abandoner, ending).await;
         assert_eq!(claim.await.unwrap(), claimed, "{ending}");
     }
 }
@@ -204,10 +185,10 @@ async fn a_claim_that_is_being_abandoned_is_refused() {
 async fn a_claim_that_finds_nothing_takes_no_transaction_id() {
     let (_database, client) = fresh().await;
     enqueue(&client, "t", ", lane => 'a', delay_seconds => 60").await;
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     assert_eq!(claim_with(&client, "w", 10, &format!(", lease_token => '{}'", Uuid::from_u128(1))).await, []);
     assert_eq!(texts(&client, "select pg_current_xact_id_if_assigned() is null || ''").await, ["true"]);
-    client.batch_execute("commit").await.unwrap();
+    run(&client, "commit").await;
 }
 
 async fn doctor_says(database: &Database, old_lock: Duration) -> Vec<(Level, String)> {
@@ -221,7 +202,7 @@ async fn doctor_says(database: &Database, old_lock: Duration) -> Vec<(Level, Str
 async fn doctor_names_who_keeps_a_lock() {
     let (database, client) = fresh().await;
     let holder = database.connect().await;
-    holder.batch_execute("set application_name = 'forgotten'; begin; select outbox.measure()").await.unwrap();
+    run(&holder, "set application_name = 'forgotten'; begin; select outbox.measure()").await;
     let pid = number(&holder, "select pg_backend_pid()").await;
     let found = doctor_says(&database, Duration::ZERO).await;
     let named = found.iter().find(|(_, seen)| seen.contains(&format!("process {pid} of postgres (forgotten)")));
@@ -229,7 +210,7 @@ async fn doctor_names_who_keeps_a_lock() {
     assert_eq!(texts(&client, "select outbox.measure()::text").await, ["false"], "it is what keeps the sample away");
     let calm = doctor_says(&database, Duration::from_mins(5)).await;
     assert_eq!(calm.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::Ok], "{calm:?}");
-    holder.batch_execute("rollback").await.unwrap();
+    run(&holder, "rollback").await;
 }
 
 /// A migration waits for locks with a limit, and names who has them: another migrator, or somebody who reads.
@@ -238,10 +219,10 @@ async fn a_migration_does_not_wait_for_ever_and_says_for_whom() {
     for keeps in ["lock table outbox.migration in exclusive mode", "select from outbox.status"] {
         let (database, client) = fresh().await;
         let (holder, mut migrator) = (database.connect().await, database.connect().await);
-        client.batch_execute("update outbox.setting set functions_hash = 'an older build'").await.unwrap();
-        holder.batch_execute(&format!("set application_name = 'forgotten'; begin; {keeps}")).await.unwrap();
+        run(&client, "update outbox.setting set functions_hash = 'an older build'").await;
+        run(&holder, &format!("set application_name = 'forgotten'; begin; {keeps}")).await;
         let pid = number(&holder, "select pg_backend_pid()").await;
-        migrator.batch_execute("set lock_timeout = '300ms'").await.unwrap();
+        run(&migrator, "set lock_timeout = '300ms'").await;
         let begun = Instant::now();
         let refusal = migrate::up(&mut migrator, &Schema::default()).await.unwrap_err();
         assert_eq!(refusal.kind(), ErrorKind::Locked, "{keeps}: {refusal:?}");
@@ -250,7 +231,7 @@ async fn a_migration_does_not_wait_for_ever_and_says_for_whom() {
         for words in ["schema \"outbox\"", "in 300ms.", &holder_words, "run it again"] {
             assert!(refusal.to_string().contains(words), "{words}: {refusal}");
         }
-        holder.batch_execute("commit").await.unwrap();
+        run(&holder, "commit").await;
         assert!(migrate::up(&mut migrator, &Schema::default()).await.unwrap().functions, "and then it works");
     }
 }
@@ -260,11 +241,11 @@ async fn a_migration_does_not_wait_for_ever_and_says_for_whom() {
 async fn a_schema_in_the_making_is_waited_for_with_a_limit() {
     let database = postrider_testkit::database().await.cluster().empty_database().await;
     let (holder, mut migrator) = (database.connect().await, database.connect().await);
-    holder.batch_execute("begin; create schema outbox").await.unwrap();
-    migrator.batch_execute("set lock_timeout = '300ms'").await.unwrap();
+    run(&holder, "begin; create schema outbox").await;
+    run(&migrator, "set lock_timeout = '300ms'").await;
     let refusal = migrate::up(&mut migrator, &Schema::default()).await;
     assert!(matches!(&refusal, Err(error) if error.kind() == ErrorKind::Locked), "{refusal:?}");
-    holder.batch_execute("rollback").await.unwrap();
+    run(&holder, "rollback").await;
     migrate::up(&mut migrator, &Schema::default()).await.unwrap();
 }
 
@@ -272,7 +253,7 @@ async fn a_schema_in_the_making_is_waited_for_with_a_limit() {
 #[tokio::test]
 async fn a_migration_leaves_the_sessions_limits_alone() {
     let (_database, mut client) = fresh().await;
-    client.batch_execute("set lock_timeout = '7s'").await.unwrap();
+    run(&client, "set lock_timeout = '7s'").await;
     migrate::up(&mut client, &Schema::default()).await.unwrap();
     assert_eq!(texts(&client, "show lock_timeout").await, ["7s"]);
 }

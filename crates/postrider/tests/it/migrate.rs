@@ -11,7 +11,7 @@ use postrider::{
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
 
-use crate::support::{contents, enqueue, fresh, number, texts, try_sql};
+use crate::support::{contents, enqueue, fresh, number, partitions_of_2020, run, texts, try_sql};
 
 async fn empty() -> (Database, Client) {
     let database = postrider_testkit::database().await.cluster().empty_database().await;
@@ -80,7 +80,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let (database, mut client) = fresh().await;
     let newer = "insert into outbox.migration (version, name, checksum) values (9999, 'from the future', 'x'); \
                  update outbox.setting set functions_hash = 'from the future'";
-    client.batch_execute(newer).await.unwrap();
+    run(&client, newer).await;
     let before = (catalogue(&client, "outbox").await, contents(&client, "outbox").await);
     let refusals = [
         migrate::up(&mut client, &outbox()).await.map(drop),
@@ -101,7 +101,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
 #[tokio::test]
 async fn an_older_schema_is_refused_by_the_store() {
     let (database, client) = fresh().await;
-    client.batch_execute("delete from outbox.migration").await.unwrap();
+    run(&client, "delete from outbox.migration").await;
     for refusal in
         [migrate::check(&client, &outbox()).await, PostgresStore::connect(&database.url(), outbox()).await.map(drop)]
     {
@@ -114,7 +114,7 @@ async fn an_older_schema_is_refused_by_the_store() {
 #[tokio::test]
 async fn a_changed_migration_is_refused() {
     let (_database, mut client) = fresh().await;
-    client.batch_execute("update outbox.migration set checksum = 'edited' where version = 1").await.unwrap();
+    run(&client, "update outbox.migration set checksum = 'edited' where version = 1").await;
     let before = (catalogue(&client, "outbox").await, contents(&client, "outbox").await);
     let refusal = migrate::up(&mut client, &outbox()).await.unwrap_err();
     assert_eq!(refusal.kind(), ErrorKind::MigrationChanged, "{refusal:?}");
@@ -136,7 +136,7 @@ async fn a_missing_schema_is_named() {
             assert_eq!(refusal.kind(), ErrorKind::SchemaMissing, "{state}: {refusal:?}");
             assert!(refusal.to_string().contains("schema \"outbox\""), "{state}: {refusal}");
         }
-        client.batch_execute("create schema if not exists outbox").await.unwrap();
+        run(&client, "create schema if not exists outbox").await;
     }
 }
 
@@ -152,9 +152,9 @@ async fn changed_functions_and_views_are_restored() {
                   where false";
     assert_ne!(try_sql(&client, tamper).await, "00000", "a view's columns cannot be replaced");
     let tamper = tamper.replace("create or replace view", "drop view outbox.in_flight; create view");
-    client.batch_execute(&tamper).await.unwrap();
+    run(&client, &tamper).await;
     assert!(!migrate::up(&mut client, &outbox()).await.unwrap().functions, "the hash decides, not the text");
-    client.batch_execute("update outbox.setting set functions_hash = 'an older build'").await.unwrap();
+    run(&client, "update outbox.setting set functions_hash = 'an older build'").await;
     assert!(!migrate::status(&client, &outbox()).await.unwrap().functions_current);
     assert!(migrate::up(&mut client, &outbox()).await.unwrap().functions);
     assert_eq!(catalogue(&client, "outbox").await, before);
@@ -250,12 +250,12 @@ async fn a_failed_migration_leaves_nothing() {
     // In the way of a table in the middle of the migration, and of a view at its end.
     for in_the_way in ["create table outbox.attempt (a int)", "create table outbox.status (a int)"] {
         let (_database, mut client) = empty().await;
-        client.batch_execute(&format!("create schema outbox; {in_the_way}")).await.unwrap();
+        run(&client, &format!("create schema outbox; {in_the_way}")).await;
         let before = catalogue(&client, "outbox").await;
         let failure = migrate::up(&mut client, &outbox()).await;
         assert_eq!(failure.unwrap_err().kind(), ErrorKind::Driver);
         assert_eq!(catalogue(&client, "outbox").await, before);
-        client.batch_execute("drop table if exists outbox.attempt, outbox.status").await.unwrap();
+        run(&client, "drop table if exists outbox.attempt, outbox.status").await;
         migrate::up(&mut client, &outbox()).await.unwrap();
         enqueue(&client, "t", "").await;
     }
@@ -280,7 +280,7 @@ async fn a_migrator_does_not_pick_up_planted_functions() {
              alter database {} set search_path = {path}",
             database.name()
         );
-        client.batch_execute(&plant).await.unwrap();
+        run(&client, &plant).await;
         let mut migrator = database.connect().await;
         migrate::up(&mut migrator, &outbox()).await.unwrap_or_else(|error| panic!("path {path}: {error}"));
         migrate::roles(&mut migrator, &outbox(), &outbox()).await.unwrap();
@@ -299,21 +299,19 @@ async fn no_superuser_is_needed() {
     let cluster = Cluster::start().await;
     let database = cluster.empty_database().await;
     let superuser = database.connect().await;
-    superuser
-        .batch_execute(&format!(
-            "create role deployer login createrole; grant create on database \"{}\" to deployer",
-            database.name()
-        ))
-        .await
-        .unwrap();
+    run(
+        &superuser,
+        &format!("create role deployer login createrole; grant create on database \"{}\" to deployer", database.name()),
+    )
+    .await;
     let mut deployer = database.connect_as("deployer").await;
     let schema = Schema::default();
     migrate::up(&mut deployer, &schema).await.unwrap();
     migrate::roles(&mut deployer, &schema, &schema).await.unwrap();
     migrate::roles(&mut deployer, &schema, &schema).await.unwrap();
-    superuser.batch_execute("update outbox.setting set functions_hash = 'old'").await.unwrap();
+    run(&superuser, "update outbox.setting set functions_hash = 'old'").await;
     assert!(migrate::up(&mut deployer, &schema).await.unwrap().functions);
-    superuser.batch_execute("create role shop login; grant outbox_producer to shop").await.unwrap();
+    run(&superuser, "create role shop login; grant outbox_producer to shop").await;
     let shop = database.connect_as("shop").await;
     shop.query_one("select * from outbox.enqueue('t', '1')", &[]).await.unwrap();
 }
@@ -323,23 +321,19 @@ async fn no_superuser_is_needed() {
 async fn backslashes_that_escape_break_nothing() {
     let (database, client) = empty().await;
     let old_strings = format!("alter database \"{}\" set standard_conforming_strings = off", database.name());
-    client.batch_execute(&old_strings).await.unwrap();
+    run(&client, &old_strings).await;
     let mut client = database.connect().await;
     assert_eq!(texts(&client, "show standard_conforming_strings").await, ["off"]);
     migrate::up(&mut client, &outbox()).await.unwrap();
     assert_eq!(texts(&client, "show standard_conforming_strings").await, ["off"], "the session's own");
     assert_eq!(number(&client, "select outbox.make_partitions(9)").await, 2);
     assert_eq!(number(&client, "select outbox.make_partitions(9)").await, 0, "it sees those that are there");
-    client.batch_execute("select outbox.add_route('s', '50%_off*'); select outbox.add_route('b', '%')").await.unwrap();
+    run(&client, "select outbox.add_route('s', '50%_off*'); select outbox.add_route('b', '%')").await;
     enqueue(&client, "50%_off.now", "").await;
     enqueue(&client, "50xx_off.now", "").await;
     assert_eq!(texts(&client, "select sink from outbox.delivery order by 1").await, ["default", "s"]);
     assert_eq!(number(&client, "select count(*) from outbox.claim('w', 10, 60, sink => 's')").await, 1);
-    let old = "create table outbox.message_20200101_00 partition of outbox.message for values from \
-               (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00')); \
-               create table outbox.attempt_20200101_00 partition of outbox.attempt for values from \
-               (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00'))";
-    client.batch_execute(old).await.unwrap();
+    partitions_of_2020(&client).await;
     assert_eq!(number(&client, "select partitions_dropped from outbox.prune()").await, 1);
     let store = PostgresStore::connect(&database.url(), outbox()).await.unwrap();
     let found = postrider::doctor::postgres(&store, &postrider::doctor::Limits::default()).await;

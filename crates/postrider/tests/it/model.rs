@@ -31,23 +31,22 @@ enum Op {
         outcome: Finish,
         forged: bool,
     },
-    Release {
-        nth: usize,
-    },
-    /// The lease of one message ends by the clock.
-    Expire {
-        nth: usize,
-    },
     Repair,
-    Redrive {
+    /// Something with the `nth` message that it can be done with.
+    On {
         nth: usize,
+        what: What,
     },
-    Discard {
-        nth: usize,
-    },
-    Replay {
-        nth: usize,
-    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Release,
+    /// The lease of the message ends by the clock.
+    Expire,
+    Redrive,
+    Discard,
+    Replay,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,18 +68,21 @@ impl Finish {
 
 fn op() -> impl Strategy<Value = Op> {
     let finish = prop_oneof![4 => Just(Finish::Dispatched), 3 => Just(Finish::Retryable), 1 => Just(Finish::Failed)];
+    let what = prop_oneof![
+        1 => Just(What::Release),
+        2 => Just(What::Expire),
+        2 => Just(What::Redrive),
+        1 => Just(What::Discard),
+        1 => Just(What::Replay),
+    ];
     prop_oneof![
         6 => (prop::option::weighted(0.6, 0..3_u8), -1..2_i32, prop::option::weighted(0.2, 0..3_u8))
             .prop_map(|(lane, priority, key)| Op::Enqueue { lane, priority, key }),
         6 => (0..2_u8, 1..6_i32, 1..4_i32).prop_map(|(worker, batch, run)| Op::Claim { worker, batch, run }),
         6 => (any::<usize>(), finish, prop::bool::weighted(0.1))
             .prop_map(|(nth, outcome, forged)| Op::Complete { nth, outcome, forged }),
-        1 => any::<usize>().prop_map(|nth| Op::Release { nth }),
-        2 => any::<usize>().prop_map(|nth| Op::Expire { nth }),
         1 => Just(Op::Repair),
-        2 => any::<usize>().prop_map(|nth| Op::Redrive { nth }),
-        1 => any::<usize>().prop_map(|nth| Op::Discard { nth }),
-        1 => any::<usize>().prop_map(|nth| Op::Replay { nth }),
+        7 => (any::<usize>(), what).prop_map(|(nth, what)| Op::On { nth, what }),
     ]
 }
 
@@ -291,9 +293,33 @@ async fn apply(client: &Client, model: &mut Model, op: &Op) {
                 Finish::Retryable | Finish::Failed => State::Dead,
             };
         }
-        Op::Release { nth } => {
-            let Some(n) = model.pick(nth, |message| message.lease.is_some()) else { return };
-            let message = &mut model.messages[n];
+        Op::Repair => {
+            let ended = model.messages.iter_mut().filter(|message| message.expired).map(Message::end_lease).count();
+            let repaired = number(client, "select outbox.repair_expired_leases()").await;
+            assert_eq!(repaired, i64::try_from(ended).unwrap());
+        }
+        Op::On { nth, what } => {
+            let wanted = |message: &Message| match what {
+                What::Release | What::Expire => message.lease.is_some(),
+                What::Redrive | What::Discard => message.state == State::Dead,
+                What::Replay => message.state == State::Delivered,
+            };
+            if let Some(n) = model.pick(nth, wanted) {
+                act(client, model, n, what).await;
+            }
+        }
+    }
+}
+
+async fn act(client: &Client, model: &mut Model, n: usize, what: What) {
+    let step = model.step;
+    let reach = model.messages[n]
+        .lane
+        .and_then(|lane| model.waiting(lane).into_iter().filter_map(|other| model.messages[other].sequence).max());
+    let message = &mut model.messages[n];
+    let call = |function: &str| format!("select outbox.{function}(array['{}'::uuid])", message.id);
+    match what {
+        What::Release => {
             let token = message.lease.as_ref().unwrap().token;
             let sql = format!("select count(*) from outbox.release('{token}', array['{}'::uuid])", message.id);
             assert_eq!(number(client, &sql).await, i64::from(!message.expired));
@@ -304,38 +330,21 @@ async fn apply(client: &Client, model: &mut Model, op: &Op) {
                 message.attempt_count -= 1;
             }
         }
-        Op::Expire { nth } => {
-            let Some(n) = model.pick(nth, |message| message.lease.is_some()) else { return };
-            model.messages[n].expired = true;
+        What::Expire => {
+            message.expired = true;
             let sql = "update outbox.delivery set lease_expires_at = claimed_at where message_id = $1";
-            client.execute(sql, &[&model.messages[n].id]).await.unwrap();
+            client.execute(sql, &[&message.id]).await.unwrap();
         }
-        Op::Repair => {
-            let ended = model.messages.iter_mut().filter(|message| message.expired).map(Message::end_lease).count();
-            let repaired = number(client, "select outbox.repair_expired_leases()").await;
-            assert_eq!(repaired, i64::try_from(ended).unwrap());
-        }
-        Op::Redrive { nth } => {
-            let Some(n) = model.pick(nth, |message| message.state == State::Dead) else { return };
-            let message = &mut model.messages[n];
-            let sql = format!("select outbox.redrive(array['{}'::uuid])", message.id);
-            assert_eq!(number(client, &sql).await, 1);
+        What::Redrive => {
+            assert_eq!(number(client, &call("redrive")).await, 1);
             (message.state, message.attempt_count, message.due) = (State::Pending, 0, step);
         }
-        Op::Discard { nth } => {
-            let Some(n) = model.pick(nth, |message| message.state == State::Dead) else { return };
-            let sql = format!("select outbox.discard(array['{}'::uuid])", model.messages[n].id);
-            assert_eq!(number(client, &sql).await, 1);
-            model.messages[n].state = State::Discarded;
+        What::Discard => {
+            assert_eq!(number(client, &call("discard")).await, 1);
+            message.state = State::Discarded;
         }
-        Op::Replay { nth } => {
-            let Some(n) = model.pick(nth, |message| message.state == State::Delivered) else { return };
-            let sql = format!("select outbox.replay(array['{}'::uuid])", model.messages[n].id);
-            assert_eq!(number(client, &sql).await, 1);
-            let reach = model.messages[n].lane.and_then(|lane| {
-                model.waiting(lane).into_iter().filter_map(|other| model.messages[other].sequence).max()
-            });
-            let message = &mut model.messages[n];
+        What::Replay => {
+            assert_eq!(number(client, &call("replay")).await, 1);
             (message.state, message.attempt_count, message.due) = (State::Pending, 0, step);
             message.tail = reach.unwrap_or(0);
         }

@@ -5,13 +5,9 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{
-    Held, attempts, claim, claim_with, complete, enqueue, enqueue_lanes, fresh, mark_delivered, number, sqlstate,
-    until_blocked,
+    attempts, claim, claim_with, complete, enqueue, enqueue_lanes, fresh, mark_delivered, number, numbers, run,
+    sqlstate, until_blocked,
 };
-
-fn numbers(held: &[Held]) -> Vec<i64> {
-    held.iter().filter_map(|held| held.sequence).collect()
-}
 
 /// Lanes in which more than one worker holds something now.
 async fn in_two_hands(client: &Client) -> i64 {
@@ -25,7 +21,7 @@ async fn in_two_hands(client: &Client) -> i64 {
 
 /// Number 1 dead and passed by, number 2 delivered: one to redrive, one to replay, and an empty lane.
 async fn passed_by(client: &Client) -> (Uuid, Uuid) {
-    client.batch_execute("select outbox.configure_sink('default', on_dead => 'skip')").await.unwrap();
+    run(client, "select outbox.configure_sink('default', on_dead => 'skip')").await;
     enqueue_lanes(client, 1, 2).await;
     let held = claim(client, "w", 2).await;
     complete(client, "w", &held[0], "FAILED").await.unwrap();
@@ -42,11 +38,11 @@ async fn what_is_put_in_front_keeps_the_lane_until_it_is_committed() {
             let worker = database.connect().await;
             let (dead, delivered) = passed_by(&client).await;
             let (id, first) = if again.starts_with("redrive") { (dead, 1) } else { (delivered, 2) };
-            client.batch_execute("begin").await.unwrap();
+            run(&client, "begin").await;
             client.query(&format!("select outbox.{again}"), &[&id]).await.unwrap();
             enqueue(&worker, "t", ", lane => 'lane-00000'").await;
             let before = claim(&worker, "w1", 10).await;
-            client.batch_execute(ending).await.unwrap();
+            run(&client, ending).await;
             let after = claim(&worker, "w2", 10).await;
             assert_eq!(in_two_hands(&client).await, 0, "{again}, {ending}");
             let wanted: Vec<i64> = next.iter().map(|number| if *number == 1 { first } else { *number }).collect();
@@ -60,29 +56,29 @@ async fn what_is_put_in_front_keeps_the_lane_until_it_is_committed() {
 async fn what_is_put_in_front_holds_up_no_other_sink() {
     let (database, client) = fresh().await;
     let worker = database.connect().await;
-    client.batch_execute("select outbox.add_route('other', 'o')").await.unwrap();
+    run(&client, "select outbox.add_route('other', 'o')").await;
     let (dead, _) = passed_by(&client).await;
     enqueue(&client, "t", "").await;
     enqueue(&client, "o", ", lane => 'lane-00000'").await;
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     client.query("select outbox.redrive(array[$1::uuid])", &[&dead]).await.unwrap();
     assert_eq!(claim(&worker, "w", 10).await.len(), 1, "without a lane");
     assert_eq!(claim_with(&worker, "w", 10, ", sink => 'other'").await.len(), 1);
-    client.batch_execute("commit").await.unwrap();
+    run(&client, "commit").await;
     assert_eq!(numbers(&claim(&worker, "w", 10).await), [1]);
 }
 
 /// The end of a run is renewed, not committed, when its lease ends; its head is not renewed. The lane stays where it is.
 #[tokio::test]
 async fn a_renewal_under_way_keeps_the_lane() {
-    for run in [100, 1] {
+    for more in [", lane_run => 100", ", lane_run => 1"] {
         for (ending, next) in [("commit", vec![]), ("rollback", vec![2])] {
             let (database, client) = fresh().await;
             let other = database.connect().await;
             enqueue_lanes(&client, 1, 3).await;
             let held = claim_with(&client, "w1", 3, ", lease_seconds => 0.5").await;
             complete(&client, "w1", &held[0], "DISPATCHED").await.unwrap();
-            client.batch_execute("begin").await.unwrap();
+            run(&client, "begin").await;
             let renewed = number(
                 &client,
                 &format!("select count(*) from outbox.renew('{}', array['{}'::uuid], 60)", held[0].token, held[2].id),
@@ -90,10 +86,9 @@ async fn a_renewal_under_way_keeps_the_lane() {
             .await;
             assert_eq!(renewed, 1);
             other.query("select pg_sleep(0.6)", &[]).await.unwrap();
-            let more = format!(", lane_run => {run}");
-            assert_eq!(claim_with(&other, "w2", 10, &more).await, [], "3 is just being renewed");
-            client.batch_execute(ending).await.unwrap();
-            let taken = claim_with(&other, "w2", 1, &more).await;
+            assert_eq!(claim_with(&other, "w2", 10, more).await, [], "3 is just being renewed");
+            run(&client, ending).await;
+            let taken = claim_with(&other, "w2", 1, more).await;
             assert_eq!(numbers(&taken), next, "{ending}");
             assert_eq!(in_two_hands(&client).await, 0, "{ending}");
         }
@@ -125,7 +120,7 @@ async fn a_renewal_that_waited_too_long_renews_nothing() {
     enqueue_lanes(&client, 1, 6).await;
     let held = claim_with(&client, "w1", 10, ", lease_seconds => 1").await;
     assert_eq!((held.len(), held[0].id), (7, first));
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     complete(&client, "w1", &held[0], "DISPATCHED").await.unwrap();
     let ids: Vec<Uuid> = held.iter().map(|held| held.id).collect();
     let token = held[0].token;
@@ -136,7 +131,7 @@ async fn a_renewal_that_waited_too_long_renews_nothing() {
     until_blocked(&other, 1).await;
     other.query("select pg_sleep(1.1)", &[]).await.unwrap();
     assert_eq!(numbers(&claim(&other, "w2", 2).await), [1, 2]);
-    client.batch_execute("commit").await.unwrap();
+    run(&client, "commit").await;
     assert_eq!(renewal.await.unwrap(), 0);
     assert_eq!(in_two_hands(&client).await, 0);
 }
@@ -148,7 +143,7 @@ async fn a_claim_with_an_old_snapshot_is_refused() {
     enqueue(&client, "t", ", lane => 'a'").await;
     for level in ["repeatable read", "serializable"] {
         let other = database.connect().await;
-        other.batch_execute(&format!("begin isolation level {level}; select 1")).await.unwrap();
+        run(&other, &format!("begin isolation level {level}; select 1")).await;
         let error = other.query("select from outbox.claim('w', 1, 60)", &[]).await.unwrap_err();
         assert_eq!(sqlstate(&error), "25001", "{level}");
     }

@@ -8,20 +8,12 @@ use postrider_testkit::{Database, WireCounter};
 use tokio_postgres::Client;
 
 use crate::support::{
-    attempts, claim, complete, contents, enqueue, enqueue_plain, fresh, mark_delivered, number, sqlstate, texts,
-    try_sql, until_blocked,
+    attempts, claim, complete, contents, dead, enqueue, enqueue_plain, fresh, mark_delivered, number, numbers, run,
+    texts, try_sql, waits, with_impatient,
 };
 
 async fn store_of(database: &Database) -> PostgresStore {
     PostgresStore::connect(&database.url(), Schema::default()).await.unwrap()
-}
-
-/// Dead letters without a lane.
-async fn dead(client: &Client, count: i32) {
-    enqueue_plain(client, count).await;
-    for held in claim(client, "w", count).await {
-        complete(client, "w", &held, "FAILED").await.unwrap();
-    }
 }
 
 /// A lane of two whose head is dead and parks it.
@@ -40,7 +32,7 @@ async fn an_action_and_its_entry_are_one_transaction() {
     dead(&client, 2).await;
     let store = store_of(&database).await;
     let forbid = "alter table outbox.audit add constraint not_mallory check (actor <> 'mallory')";
-    client.batch_execute(forbid).await.unwrap();
+    run(&client, forbid).await;
     let before = contents(&client, "outbox").await;
     let which = DeadFilter::default();
     for action in [
@@ -75,15 +67,13 @@ async fn an_action_is_one_round_trip() {
 #[tokio::test]
 async fn two_redrives_of_one_kind_share_it() {
     for (ending, left) in [("commit", 0), ("rollback", 2)] {
-        let (database, client) = fresh().await;
+        let (_database, client, other) = with_impatient().await;
         dead(&client, 5).await;
-        let other = database.connect().await;
-        other.batch_execute("set lock_timeout = '1ms'").await.unwrap();
-        client.batch_execute("begin").await.unwrap();
+        run(&client, "begin").await;
         assert_eq!(number(&client, "select outbox.redrive_matching(at_most => 2)").await, 2);
         assert_eq!(number(&other, "select outbox.redrive_matching(topic => 't')").await, 3, "before {ending}");
         assert_eq!(number(&other, "select outbox.discard_matching()").await, 0, "before {ending}");
-        client.batch_execute(ending).await.unwrap();
+        run(&client, ending).await;
         assert_eq!(number(&other, "select outbox.redrive_matching()").await, left, "after {ending}");
         assert_eq!(claim(&client, "w", 10).await.len(), 5);
     }
@@ -98,16 +88,16 @@ async fn skip_against_redrive() {
         for (ending, expected) in [("commit", after_commit), ("rollback", 1)] {
             let (database, client) = fresh().await;
             parked_lane(&client).await;
-            client.batch_execute("begin").await.unwrap();
+            run(&client, "begin").await;
             assert_eq!(number(&client, first).await, 1);
-            let other = database.connect().await;
-            let waiting = tokio::spawn(async move { number(&other, second).await });
-            until_blocked(&client, 1).await;
-            client.batch_execute(ending).await.unwrap();
-            assert_eq!(waiting.await.unwrap(), expected, "{first}, {second}, {ending}");
+            let after = waits(&database, &client, second, ending).await;
+            assert_eq!(after, Ok(expected), "{first}, {second}, {ending}");
             let redriven = number(&client, "select 1 - count(*) from outbox.dead_letter").await == 1;
-            let next: Vec<_> = claim(&client, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
-            assert_eq!(next, if redriven { vec![1, 2] } else { vec![2] }, "{first}, {second}, {ending}");
+            assert_eq!(
+                numbers(&claim(&client, "w", 10).await),
+                if redriven { vec![1, 2] } else { vec![2] },
+                "{first}, {second}, {ending}"
+            );
         }
     }
 }
@@ -120,8 +110,8 @@ async fn to_count_and_to_group_reads_no_message() {
     let held = claim(&client, "w", 1).await.remove(0);
     complete(&client, "w", &held, "FAILED").await.unwrap();
     let store = store_of(&database).await;
-    client.batch_execute("alter table outbox.message rename to elsewhere").await.unwrap();
-    client.batch_execute("create view outbox.message as select 1 / 0 as id").await.unwrap();
+    run(&client, "alter table outbox.message rename to elsewhere").await;
+    run(&client, "create view outbox.message as select 1 / 0 as id").await;
     let text = |text: &str| Some(text.to_owned());
     let filter = DeadFilter { topic: text("t"), namespace: text("n"), ..DeadFilter::default() };
     assert_eq!(store.count_dead(&filter).await.unwrap(), 1);
@@ -140,7 +130,7 @@ async fn a_page_is_read_in_the_order_of_its_index() {
     let many = "insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, attempt_no, \
                 attempt_count, parked) select gen_random_uuid(), 's' || n % 3, now() - n * interval '1 second', 'FAILED', 0, 1, 1, 1, false \
                 from generate_series(1, 20000) n; analyze outbox.dead_letter";
-    client.batch_execute(many).await.unwrap();
+    run(&client, many).await;
     let store = store_of(&database).await;
     for sink in [None, Some("s1".to_owned())] {
         let filter = DeadFilter { sink, ..DeadFilter::default() };
@@ -163,47 +153,17 @@ async fn a_page_is_read_in_the_order_of_its_index() {
     }
 }
 
-/// The functions refuse what the library refuses before it asks, and say why.
-#[tokio::test]
-async fn wrong_arguments_are_refused() {
-    let (_database, client) = fresh().await;
-    let before = contents(&client, "outbox").await;
-    for (call, words) in [
-        ("redrive_matching(at_most => 0)", "at_most must be between 1 and 10000"),
-        ("discard_matching(at_most => 10001)", "at_most must be between 1 and 10000"),
-        ("redrive_matching(at_most => null)", "at_most must be between 1 and 10000"),
-        ("skip('', 'a')", "sink and lane must each be 1 to 255 bytes of text"),
-        ("skip('s', null)", "sink and lane must each be 1 to 255 bytes of text"),
-        ("replay_batch(sink => 's')", "name message_ids, or enqueued_from and enqueued_to"),
-        ("replay_batch('{}', at_most => 0)", "at_most must be between 1 and 10000"),
-        ("replay_batch('{}', per_second => 0)", "per_second must be between 1 and 1000000"),
-        ("replay_batch('{}', include_never_delivered => null)", "include_never_delivered must be true or false"),
-        ("retry_now(at_most => 0)", "at_most must be between 1 and 10000"),
-        ("cancel(at_most => null)", "at_most must be between 1 and 10000"),
-        ("prunable(-1)", "older_than_seconds must be"),
-        ("cancel(actor => '')", "actor must be 1 to 255 bytes of text"),
-        ("redrive(all_dead => true, actor => repeat('a', 256))", "actor must be 1 to 255 bytes of text"),
-    ] {
-        let error = client.batch_execute(&format!("select outbox.{call}")).await.unwrap_err();
-        assert_eq!(sqlstate(&error), "22023", "{call}");
-        assert!(error.as_db_error().unwrap().message().contains(words), "{call}: {error:?}");
-    }
-    assert_eq!(contents(&client, "outbox").await, before);
-}
-
 /// A claim that has locked a message keeps it, and so has whoever cancels first: nobody waits, and each delivery ends once.
 #[tokio::test]
 async fn cancel_against_claim() {
     const CANCEL: &str = "select outbox.cancel()";
     for (ending, cancelled_after) in [("commit", 0), ("rollback", 1)] {
-        let (database, client) = fresh().await;
+        let (_database, client, other) = with_impatient().await;
         let id = enqueue(&client, "t", "").await;
-        let other = database.connect().await;
-        other.batch_execute("set lock_timeout = '1ms'").await.unwrap();
-        client.batch_execute("begin").await.unwrap();
+        run(&client, "begin").await;
         assert_eq!(claim(&client, "w", 1).await.len(), 1);
         assert_eq!(number(&other, CANCEL).await, 0, "a claim is taking it");
-        client.batch_execute(ending).await.unwrap();
+        run(&client, ending).await;
         assert_eq!(number(&other, CANCEL).await, cancelled_after, "after {ending}");
         assert_eq!(attempts(&client, id).await.len(), usize::from(ending == "rollback"));
     }
@@ -211,10 +171,10 @@ async fn cancel_against_claim() {
         let (database, client) = fresh().await;
         enqueue(&client, "t", "").await;
         let other = database.connect().await;
-        client.batch_execute("begin").await.unwrap();
+        run(&client, "begin").await;
         assert_eq!(number(&client, CANCEL).await, 1);
         assert_eq!(claim(&other, "w", 1).await.len(), 0, "somebody is taking it back");
-        client.batch_execute(ending).await.unwrap();
+        run(&client, ending).await;
         assert_eq!(claim(&other, "w", 1).await.len(), claimed_after, "after {ending}");
     }
 }
@@ -223,7 +183,6 @@ async fn cancel_against_claim() {
 /// becomes the head. A lane in which a lease lives stays in one hand.
 #[tokio::test]
 async fn a_cancelled_head_passes_the_lane_on() {
-    let numbers = |held: &[crate::support::Held]| held.iter().filter_map(|one| one.sequence).collect::<Vec<_>>();
     for (ending, next) in [("commit", vec![2, 3]), ("rollback", vec![1, 2, 3])] {
         let (database, client) = fresh().await;
         let head = enqueue(&client, "t", ", lane => 'a'").await;
@@ -231,10 +190,10 @@ async fn a_cancelled_head_passes_the_lane_on() {
             enqueue(&client, "t", ", lane => 'a'").await;
         }
         let other = database.connect().await;
-        client.batch_execute("begin").await.unwrap();
+        run(&client, "begin").await;
         assert_eq!(number(&client, &format!("select outbox.cancel(array['{head}'::uuid])")).await, 1);
         assert_eq!(numbers(&claim(&other, "w", 10).await), Vec::<i64>::new(), "before {ending}");
-        client.batch_execute(ending).await.unwrap();
+        run(&client, ending).await;
         assert_eq!(numbers(&claim(&other, "w", 10).await), next, "after {ending}");
     }
     // A head that comes back in front of leased ones, and is cancelled there: the lane is still in that hand.
@@ -257,16 +216,13 @@ async fn a_cancelled_head_passes_the_lane_on() {
 /// Cancel against a redrive of the same lane: the parked head belongs to its dead letter, before and after.
 #[tokio::test]
 async fn cancel_against_redrive() {
-    let (database, client) = fresh().await;
+    let (_database, client, other) = with_impatient().await;
     parked_lane(&client).await;
-    let other = database.connect().await;
-    other.batch_execute("set lock_timeout = '1ms'").await.unwrap();
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 1);
     assert_eq!(number(&other, "select outbox.cancel(lane => 'a')").await, 1, "the one behind the head");
-    client.batch_execute("commit").await.unwrap();
-    let next: Vec<_> = claim(&other, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
-    assert_eq!(next, [1], "the head was redriven, not cancelled");
+    run(&client, "commit").await;
+    assert_eq!(numbers(&claim(&other, "w", 10).await), [1], "the head was redriven, not cancelled");
     let (_database, client) = fresh().await;
     parked_lane(&client).await;
     assert_eq!(number(&client, "select outbox.cancel()").await, 1);
@@ -290,12 +246,12 @@ async fn a_replay_to_an_unknown_sink_is_refused() {
     }
     assert_eq!(contents(&client, "outbox").await, before);
     // Known by a setting, a route, a relay that reported it, or an attempt.
-    client.batch_execute("select outbox.configure_sink('set'), outbox.add_route('routed', 'x')").await.unwrap();
+    run(&client, "select outbox.configure_sink('set'), outbox.add_route('routed', 'x')").await;
     let report = "select outbox.report('w', '1', 10, '[{\"sink\": \"told\", \"breaker\": \"closed\"}]')";
-    client.batch_execute(report).await.unwrap();
+    run(&client, report).await;
     let attempt = "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
                    select message_id, now(), now(), 1, 'FAILED', 'tried', 'w' from outbox.messages";
-    client.batch_execute(attempt).await.unwrap();
+    run(&client, attempt).await;
     for sink in ["default", "set", "routed", "told", "tried"] {
         let call = format!("select outbox.replay(array['{id}'::uuid], '{sink}', include_never_delivered => true)");
         assert_eq!(number(&client, &call).await, 1, "{sink}");

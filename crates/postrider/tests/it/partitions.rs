@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{
-    claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, texts, try_sql, until_blocked,
+    claim, claim_expired, complete, contents, enqueue, fresh, mark_delivered, number, run, texts, try_sql,
+    until_blocked,
 };
 
 /// What the keeper appended to the names of that day's partitions.
@@ -29,7 +30,7 @@ async fn old_partition(client: &Client, days_ago: i32) {
             days_ago - 1
         );
         let sql = texts(client, &bounds).await.remove(0);
-        client.batch_execute(&sql).await.unwrap();
+        run(client, &sql).await;
     }
 }
 
@@ -106,7 +107,7 @@ async fn any_number_may_make_partitions_at_once() {
 #[tokio::test]
 async fn another_width_does_not_overlap_what_is_there() {
     let (_database, client) = fresh().await;
-    client.batch_execute("update outbox.setting set partition_width = '6 hours'").await.unwrap();
+    run(&client, "update outbox.setting set partition_width = '6 hours'").await;
     assert_eq!(number(&client, "select outbox.make_partitions(3)").await, 0, "days are there already");
     assert!(number(&client, "select outbox.make_partitions(60)").await > 20);
     enqueue(&client, "t", "").await;
@@ -118,7 +119,7 @@ async fn the_default_partition_is_a_net() {
     let (_database, client) = fresh().await;
     for parent in ["message", "attempt"] {
         for suffix in partitions(&client, parent).await.iter().filter(|suffix| *suffix != "_rest") {
-            client.batch_execute(&format!("drop table outbox.{parent}{suffix}")).await.unwrap();
+            run(&client, &format!("drop table outbox.{parent}{suffix}")).await;
         }
     }
     let id = enqueue(&client, "t", "").await;
@@ -186,7 +187,7 @@ async fn only_partitions_without_anything_undelivered_are_dropped() {
     );
 
     // What ends, goes.
-    client.batch_execute("select outbox.discard(array(select message_id from outbox.dead_letter))").await.unwrap();
+    run(&client, "select outbox.discard(array(select message_id from outbox.dead_letter))").await;
     mark_delivered(&client, &held).await;
     assert_eq!(prune(&client, "").await, (4, 0, 0));
 }
@@ -201,12 +202,9 @@ async fn a_retention_of_centuries_keeps_everything() {
     mark_delivered(&client, &claim(&client, "w", 1).await).await;
     let before = (partitions(&client, "message").await, contents(&client, "outbox").await);
     assert_eq!(prune(&client, "older_than_seconds => 3155760000").await, (0, 0, 0), "100 years");
-    client
-        .batch_execute("update outbox.setting set retention = '1000 years', dedupe_window = '1000 years'")
-        .await
-        .unwrap();
+    run(&client, "update outbox.setting set retention = '1000 years', dedupe_window = '1000 years'").await;
     assert_eq!(prune(&client, "").await, (0, 0, 0), "1000 years");
-    client.batch_execute("update outbox.setting set retention = '7 days', dedupe_window = '30 days'").await.unwrap();
+    run(&client, "update outbox.setting set retention = '7 days', dedupe_window = '30 days'").await;
     assert_eq!((partitions(&client, "message").await, contents(&client, "outbox").await), before);
 }
 
@@ -244,13 +242,13 @@ async fn pruning_gives_way_to_open_transactions() {
     old_partition(&client, 40).await;
     old_message(&client, 40).await;
     let producer = database.connect().await;
-    producer.batch_execute("begin").await.unwrap();
+    run(&producer, "begin").await;
     enqueue(&producer, "t", "").await;
     let pruned = tokio::time::timeout(Duration::from_secs(10), prune(&client, "")).await;
     assert_eq!(pruned.expect("it gives up after setting.prune_lock_wait"), (0, 0, 0));
     assert_eq!(texts(&client, "select current_setting('lock_timeout')").await, ["0"], "the caller's own is back");
     enqueue(&producer, "t", "").await;
-    producer.batch_execute("commit").await.unwrap();
+    run(&producer, "commit").await;
     assert_eq!(prune(&client, "").await, (1, 0, 0));
     assert_eq!(number(&client, "select count(*) from outbox.delivery").await, 2);
 }
@@ -261,7 +259,7 @@ async fn pruning_gives_way_to_open_transactions() {
 async fn making_partitions_gives_way_to_open_transactions() {
     let (database, client) = fresh().await;
     let (producer, keeper, other) = (database.connect().await, database.connect().await, database.connect().await);
-    producer.batch_execute("begin").await.unwrap();
+    run(&producer, "begin").await;
     enqueue(&producer, "t", "").await;
     let keeping = tokio::spawn(async move { try_sql(&keeper, "select outbox.make_partitions(12)").await });
     // It waits by now or has given way already: the others must not wait behind it.
@@ -269,10 +267,10 @@ async fn making_partitions_gives_way_to_open_transactions() {
     while !keeping.is_finished() && number(&client, waits).await == 0 {
         tokio::task::yield_now().await;
     }
-    other.batch_execute("set lock_timeout = '2s'").await.unwrap();
+    run(&other, "set lock_timeout = '2s'").await;
     assert_eq!(try_sql(&other, "select from outbox.enqueue('t', '1')").await, "00000");
     assert_eq!(try_sql(&other, "select from outbox.claim('w', 1, 1)").await, "00000");
-    producer.batch_execute("commit").await.unwrap();
+    run(&producer, "commit").await;
     assert_eq!(keeping.await.unwrap(), "00000");
     number(&client, "select outbox.make_partitions(12)").await;
     assert_eq!(partitions(&client, "message").await.len(), 14);
@@ -293,7 +291,7 @@ async fn a_message_that_is_being_replayed_is_not_pruned() {
         assert_eq!(number(&operator, &replay).await, 1);
         // Gives up after setting.prune_lock_wait, or waits for the operator and sees what it wrote: both keep it.
         assert_eq!(prune(&client, "").await, (0, 0, 0), "in a partition: {in_a_partition}");
-        client.batch_execute("update outbox.setting set prune_lock_wait = '30 seconds'").await.unwrap();
+        run(&client, "update outbox.setting set prune_lock_wait = '30 seconds'").await;
         let keeper = database.connect().await;
         let pruning = tokio::spawn(async move { prune(&keeper, "").await });
         if in_a_partition {
@@ -314,11 +312,11 @@ async fn a_replay_is_seen_under_every_isolation_level() {
         let (database, client) = fresh().await;
         old_partition(&client, 40).await;
         let id = old_message(&client, 40).await;
-        client.batch_execute("update outbox.setting set prune_lock_wait = '30 seconds'").await.unwrap();
+        run(&client, "update outbox.setting set prune_lock_wait = '30 seconds'").await;
         let (operator, keeper) = (database.connect().await, database.connect().await);
         operator.batch_execute("begin").await.unwrap();
         assert_eq!(number(&operator, &format!("select outbox.replay(array['{id}']::uuid[])")).await, 1);
-        keeper.batch_execute(&format!("set default_transaction_isolation = '{level}'")).await.unwrap();
+        run(&keeper, &format!("set default_transaction_isolation = '{level}'")).await;
         let pruning = tokio::spawn(async move { try_sql(&keeper, "select from outbox.prune()").await });
         while !pruning.is_finished() && number(&client, "select count(*) from pg_locks where not granted").await == 0 {
             tokio::task::yield_now().await;
@@ -350,7 +348,7 @@ async fn a_partition_of_the_far_future_leaves_no_hole() {
     for days_ahead in [3, 4, 5, 6, 7] {
         for parent in ["message", "attempt"] {
             let name = suffix(&client, -days_ahead).await;
-            client.batch_execute(&format!("drop table outbox.{parent}{name}")).await.unwrap();
+            run(&client, &format!("drop table outbox.{parent}{name}")).await;
         }
     }
     old_partition(&client, -400).await;
@@ -358,8 +356,8 @@ async fn a_partition_of_the_far_future_leaves_no_hole() {
     assert_eq!(number(&client, "select outbox.make_partitions()").await, 0);
 
     let name = suffix(&client, -5).await;
-    client.batch_execute(&format!("drop table outbox.message{name}, outbox.attempt{name}")).await.unwrap();
-    client.batch_execute("update outbox.setting set partition_width = '10 hours'").await.unwrap();
+    run(&client, &format!("drop table outbox.message{name}, outbox.attempt{name}")).await;
+    run(&client, "update outbox.setting set partition_width = '10 hours'").await;
     assert!(number(&client, "select outbox.make_partitions(20)").await > 3, "slots that do not meet the days");
     let holes = "select count(*) from (select b.id_from, lag(b.id_to) over (order by b.id_from) as before \
                  from outbox.partition_bounds() b where outbox.message_id_time(b.id_from) < now() + interval '8 days') b \
@@ -390,12 +388,12 @@ async fn attempts_in_the_default_partition_are_pruned() {
     writer.batch_execute("commit").await.unwrap();
 
     // While a prune is not committed nobody else changes an attempt.
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     assert_eq!(prune(&client, "batch_size => 2").await, (0, 3, 0), "a message, and two attempts");
     assert_eq!(try_sql(&writer, &format!("set lock_timeout = '100ms'; {refused}")).await, "55P03");
-    client.batch_execute("savepoint s").await.unwrap();
+    run(&client, "savepoint s").await;
     assert_eq!(try_sql(&client, refused).await, "P0001", "in the same transaction");
-    client.batch_execute("rollback to s; commit").await.unwrap();
+    run(&client, "rollback to s; commit").await;
 
     assert_eq!(prune(&client, "batch_size => 2").await, (0, 1, 0));
     assert_eq!(prune(&client, "").await, (0, 0, 0));

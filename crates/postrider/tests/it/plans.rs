@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{enqueue_lanes, enqueue_plain, number, quiet_cluster};
+use crate::support::{enqueue_lanes, enqueue_plain, number, quiet_cluster, run};
 
 /// What is pending before anything is added: enough for the b-trees to have the height they have with a million.
 const BASE: i32 = 100_000;
@@ -25,7 +25,7 @@ async fn quiet() -> (Database, Client) {
 
 /// Index scans and sequential scans of the outbox's tables by one claim of 100 (which is rolled back).
 async fn scans(client: &Client, arguments: &str) -> BTreeMap<String, i64> {
-    client.batch_execute("begin").await.unwrap();
+    run(client, "begin").await;
     client.query(&format!("select from outbox.claim('w', 100, 60{arguments})"), &[]).await.unwrap();
     let rows = client
         .query(
@@ -37,7 +37,7 @@ async fn scans(client: &Client, arguments: &str) -> BTreeMap<String, i64> {
         )
         .await
         .unwrap();
-    client.batch_execute("rollback").await.unwrap();
+    run(client, "rollback").await;
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
@@ -72,7 +72,7 @@ async fn claim_pages(client: &Client, arguments: &str) -> i64 {
 /// Pages that a claim of 100 touches: the median of several, each of which is delivered before the next.
 async fn pages(client: &Client, arguments: &str) -> i64 {
     let vacuum = "vacuum (freeze, index_cleanup on) outbox.delivery";
-    client.batch_execute(vacuum).await.unwrap();
+    run(client, vacuum).await;
     let mut counts = Vec::new();
     for n in 0..=CLAIMS {
         let touched = claim_pages(client, arguments).await;
@@ -82,7 +82,7 @@ async fn pages(client: &Client, arguments: &str) -> i64 {
         }
         client.query(DELIVER, &[]).await.unwrap();
         // Not measured here: dead index entries of what was just delivered, and whether vacuum has been around.
-        client.batch_execute(vacuum).await.unwrap();
+        run(client, vacuum).await;
     }
     counts.sort_unstable();
     counts[CLAIMS / 2]
@@ -104,7 +104,7 @@ async fn load(client: &Client, rows: i32, tenant: &str, lane: &str, sequence: &s
          insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, tenant_id, lane, sequence_id) \
          select id, {due}, {priority}, 1, 'default', {tenant}, {lane}, {sequence} from m"
     );
-    client.batch_execute(&sql).await.unwrap();
+    run(client, &sql).await;
 }
 
 /// Proves H3: the plans are index scans on an empty, a freshly loaded and never analyzed, and a million-row table.
@@ -122,7 +122,7 @@ async fn heavy_claims_use_the_intended_indexes() {
     load(&client, MILLION / 2, "null", "null", "null::int8", "now()", "0").await;
     load(&client, MILLION / 2, "null", "'x' || i % 5000", "i", "now()", "0").await;
     assert_intended_indexes(&client, "a million rows, never analyzed").await;
-    client.batch_execute("analyze").await.unwrap();
+    run(&client, "analyze").await;
     assert_intended_indexes(&client, "a million rows, analyzed").await;
     // A new session plans anew, now with statistics.
     let fresh = database.connect().await;
@@ -142,15 +142,14 @@ async fn heavy_slow_history_costs_nothing() {
     load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
     let before = pages(&client, "").await;
     load(&client, MILLION, "null", "null", "null::int8", "now()", "-50").await;
-    client
-        .batch_execute(
-            "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+    run(
+        &client,
+        "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
              select message_id, now(), now(), 1, 'DISPATCHED', sink, 'w' from outbox.delivery where priority = -50; \
              delete from outbox.delivery where priority = -50",
-        )
-        .await
-        .unwrap();
-    client.batch_execute("vacuum outbox.delivery").await.unwrap();
+    )
+    .await;
+    run(&client, "vacuum outbox.delivery").await;
     assert_within_a_tenth("a million delivered", before, pages(&client, "").await);
 }
 

@@ -14,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 use tokio_postgres::NoTls;
 use uuid::Uuid;
 
-use crate::support::{fresh, number, texts};
+use crate::support::{fresh, number, run, texts};
 
 const PRODUCERS: usize = 20;
 const RELAYS: usize = 20;
@@ -147,7 +147,7 @@ async fn slow_a_question_ends_by_itself() {
     let (database, client) = fresh().await;
     let pooler = PgBouncer::start(&database).await;
     let keeper = database.connect().await;
-    keeper.batch_execute("begin; lock table outbox.delivery in access exclusive mode").await.unwrap();
+    run(&keeper, "begin; lock table outbox.delivery in access exclusive mode").await;
     let asked: Vec<_> = join_all([database.url(), pooler.url()].map(async |url| {
         let store = PostgresStore::connect(&url, Schema::default()).await.unwrap();
         let given_up = tokio::time::timeout(Duration::from_secs(1), store.status()).await;
@@ -163,7 +163,7 @@ async fn slow_a_question_ends_by_itself() {
         }
     };
     tokio::time::timeout(Duration::from_mins(1), gone).await.expect("they wait on, for nobody");
-    keeper.batch_execute("rollback").await.unwrap();
+    run(&keeper, "rollback").await;
     for store in asked {
         store.status().await.unwrap();
     }

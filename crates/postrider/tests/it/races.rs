@@ -4,56 +4,23 @@
 
 use std::time::Duration;
 
-use postrider_testkit::Database;
-use tokio::task::JoinHandle;
-use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::{
-    Held, attempts, claim, claim_expired, claim_with, complete, enqueue, enqueue_lanes, enqueue_plain, fresh,
-    mark_delivered, number, sqlstate, until_blocked,
+    attempts, claim, claim_expired, claim_with, complete, enqueue, enqueue_lanes, enqueue_plain, fresh, in_background,
+    mark_delivered, number, numbers, run, sqlstate, until_blocked, waits, with_impatient,
 };
-
-/// A connection that fails rather than waits.
-async fn impatient(database: &Database) -> Client {
-    let client = database.connect().await;
-    client.batch_execute("set lock_timeout = '1ms'").await.unwrap();
-    client
-}
-
-/// Runs one statement that returns one number on its own connection, in the background.
-fn in_background(client: Client, sql: String) -> JoinHandle<Result<i64, String>> {
-    tokio::spawn(async move {
-        match client.query_one(&format!("select ({sql})::int8"), &[]).await {
-            Ok(row) => Ok(row.get(0)),
-            Err(error) => Err(sqlstate(&error).to_owned()),
-        }
-    })
-}
-
-async fn begin(client: &Client) {
-    client.batch_execute("begin").await.unwrap();
-}
-
-async fn end(client: &Client, how: &str) {
-    client.batch_execute(how).await.unwrap();
-}
-
-fn complete_sql(held: &Held, worker: &str, state: &str) -> String {
-    format!("select outbox.complete('{}', '{}', '{worker}', '{state}')", held.id, held.token)
-}
 
 /// Proves H1, E2: a second claimer neither overlaps nor waits while the first has not committed.
 #[tokio::test]
 async fn two_claimers_neither_overlap_nor_wait() {
-    let (database, client) = fresh().await;
-    let second = impatient(&database).await;
+    let (_database, client, second) = with_impatient().await;
     enqueue_plain(&client, 10).await;
     enqueue_lanes(&client, 10, 3).await;
-    begin(&client).await;
+    run(&client, "begin").await;
     let first = claim(&client, "w1", 20).await;
     let other = claim(&second, "w2", 20).await;
-    end(&client, "commit").await;
+    run(&client, "commit").await;
     assert_eq!(
         (first.len(), other.len()),
         (20, 18),
@@ -71,9 +38,9 @@ async fn two_claimers_neither_overlap_nor_wait() {
 async fn a_rolled_back_claim_did_not_happen() {
     let (_database, client) = fresh().await;
     let id = enqueue(&client, "t", ", lane => 'a'").await;
-    begin(&client).await;
+    run(&client, "begin").await;
     assert_eq!(claim(&client, "w", 1).await.len(), 1);
-    end(&client, "rollback").await;
+    run(&client, "rollback").await;
     let held = claim(&client, "w", 1).await;
     assert_eq!((held[0].id, held[0].attempt_no), (id, 1));
 }
@@ -82,14 +49,13 @@ async fn a_rolled_back_claim_did_not_happen() {
 #[tokio::test]
 async fn claim_during_complete() {
     for (ending, leased, dispatched) in [("commit", 0, 1), ("rollback", 1, 0)] {
-        let (database, client) = fresh().await;
-        let second = impatient(&database).await;
+        let (_database, client, second) = with_impatient().await;
         enqueue(&client, "t", "").await;
         let held = claim(&client, "w1", 1).await.remove(0);
-        begin(&client).await;
+        run(&client, "begin").await;
         complete(&client, "w1", &held, "DISPATCHED").await.unwrap();
         assert_eq!(claim(&second, "w2", 10).await, []);
-        end(&client, ending).await;
+        run(&client, ending).await;
         assert_eq!(number(&client, "select leased from outbox.status").await, leased);
         assert_eq!(number(&client, "select count(*) from outbox.attempts").await, dispatched);
     }
@@ -99,15 +65,14 @@ async fn claim_during_complete() {
 #[tokio::test]
 async fn complete_during_takeover() {
     for ending in ["commit", "rollback"] {
-        let (database, client) = fresh().await;
-        let second = impatient(&database).await;
+        let (_database, client, second) = with_impatient().await;
         let id = enqueue(&client, "t", "").await;
         let stale = claim_expired(&client, "stale", 1).await.remove(0);
-        begin(&second).await;
+        run(&second, "begin").await;
         let taken = claim(&second, "w2", 1).await;
         assert_eq!(taken[0].attempt_no, 2);
         assert_eq!(sqlstate(&complete(&client, "stale", &stale, "DISPATCHED").await.unwrap_err()), "P7002");
-        end(&second, ending).await;
+        run(&second, ending).await;
         assert_eq!(sqlstate(&complete(&client, "stale", &stale, "DISPATCHED").await.unwrap_err()), "P7002");
         let expected: &[&str] = if ending == "commit" { &["1 ZOMBIE_REQUEUE"] } else { &[] };
         assert_eq!(attempts(&client, id).await, expected);
@@ -117,16 +82,15 @@ async fn complete_during_takeover() {
 /// Complete, not committed, when the lease runs out: repair passes by, the completion stands.
 #[tokio::test]
 async fn repair_during_complete() {
-    let (database, client) = fresh().await;
-    let second = impatient(&database).await;
+    let (_database, client, second) = with_impatient().await;
     let id = enqueue(&client, "t", "").await;
     let held = claim_with(&client, "w", 1, ", lease_seconds => 0.3").await.remove(0);
-    begin(&client).await;
+    run(&client, "begin").await;
     complete(&client, "w", &held, "DISPATCHED").await.unwrap();
     second.query("select pg_sleep(0.35)", &[]).await.unwrap();
     assert_eq!(number(&second, "select outbox.repair_expired_leases()").await, 0);
     assert_eq!(claim(&second, "w2", 1).await, [], "nor does a claim take it over");
-    end(&client, "commit").await;
+    run(&client, "commit").await;
     assert_eq!(attempts(&client, id).await, ["1 DISPATCHED"]);
     assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 0);
 }
@@ -135,15 +99,14 @@ async fn repair_during_complete() {
 #[tokio::test]
 async fn complete_during_repair() {
     for ending in ["commit", "rollback"] {
-        let (database, client) = fresh().await;
-        let second = impatient(&database).await;
+        let (_database, client, second) = with_impatient().await;
         enqueue(&client, "t", "").await;
         let held = claim_expired(&client, "w", 1).await.remove(0);
-        begin(&client).await;
+        run(&client, "begin").await;
         assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 1);
         assert_eq!(sqlstate(&complete(&second, "w", &held, "DISPATCHED").await.unwrap_err()), "P7002");
         assert_eq!(number(&second, "select outbox.repair_expired_leases()").await, 0);
-        end(&client, ending).await;
+        run(&client, ending).await;
         assert_eq!(claim(&client, "w", 1).await[0].attempt_no, 2);
     }
 }
@@ -157,12 +120,10 @@ async fn unclaim_against_complete() {
         let (database, client) = fresh().await;
         let id = enqueue(&client, "t", "").await;
         let held = claim(&client, "w", 1).await.remove(0);
-        begin(&client).await;
+        run(&client, "begin").await;
         assert_eq!(number(&client, "select outbox.unclaim_stuck(0)").await, 1);
-        let completion = in_background(database.connect().await, complete_sql(&held, "w", "DISPATCHED"));
-        until_blocked(&client, 1).await;
-        end(&client, ending).await;
-        assert_eq!(completion.await.unwrap(), completes, "after {ending}");
+        let complete = format!("select outbox.complete('{}', '{}', 'w', 'DISPATCHED')", held.id, held.token);
+        assert_eq!(waits(&database, &client, &complete, ending).await, completes, "after {ending}");
         assert_eq!(attempts(&client, id).await, [recorded]);
     }
 }
@@ -176,12 +137,9 @@ async fn redrive_against_redrive() {
         let held = claim(&client, "w", 1).await.remove(0);
         complete(&client, "w", &held, "FAILED").await.unwrap();
         let redrive = format!("select outbox.redrive(array['{id}'::uuid])");
-        begin(&client).await;
+        run(&client, "begin").await;
         assert_eq!(number(&client, &redrive).await, 1);
-        let other = in_background(database.connect().await, redrive);
-        until_blocked(&client, 1).await;
-        end(&client, ending).await;
-        assert_eq!(other.await.unwrap(), Ok(second), "after {ending}");
+        assert_eq!(waits(&database, &client, &redrive, ending).await, Ok(second), "after {ending}");
         assert_eq!(claim(&client, "w", 1).await[0].attempt_no, 2);
     }
 }
@@ -195,12 +153,10 @@ async fn discard_against_redrive() {
         enqueue(&client, "t", ", lane => 'a'").await;
         let held = claim(&client, "w", 1).await.remove(0);
         complete(&client, "w", &held, "FAILED").await.unwrap();
-        begin(&client).await;
+        run(&client, "begin").await;
         assert_eq!(number(&client, &format!("select outbox.discard(array['{id}'::uuid])")).await, 1);
-        let redrive = in_background(database.connect().await, format!("select outbox.redrive(array['{id}'::uuid])"));
-        until_blocked(&client, 1).await;
-        end(&client, ending).await;
-        assert_eq!(redrive.await.unwrap(), Ok(redriven), "after {ending}");
+        let redrive = format!("select outbox.redrive(array['{id}'::uuid])");
+        assert_eq!(waits(&database, &client, &redrive, ending).await, Ok(redriven), "after {ending}");
         assert_eq!(claim(&client, "w", 1).await[0].sequence, Some(next));
         assert_eq!(number(&client, "select dead + parked_lanes from outbox.status").await, 0);
     }
@@ -209,18 +165,17 @@ async fn discard_against_redrive() {
 /// Redrive, not committed: a claim does not see it and does not wait; committed, it does.
 #[tokio::test]
 async fn claim_during_redrive() {
-    let (database, client) = fresh().await;
-    let second = impatient(&database).await;
+    let (_database, client, second) = with_impatient().await;
     for lane in ["", ", lane => 'a'"] {
         enqueue(&client, "t", lane).await;
     }
     for held in claim(&client, "w", 2).await {
         complete(&client, "w", &held, "FAILED").await.unwrap();
     }
-    begin(&client).await;
+    run(&client, "begin").await;
     assert_eq!(number(&client, "select outbox.redrive(all_dead => true)").await, 2);
     assert_eq!(claim(&second, "w2", 10).await, []);
-    end(&client, "commit").await;
+    run(&client, "commit").await;
     assert_eq!(claim(&second, "w2", 10).await.len(), 2);
 }
 
@@ -234,41 +189,37 @@ async fn a_lane_waits_for_an_uncommitted_outcome_of_its_head() {
         ("DISPATCHED", "commit", vec![2]),
         ("DISPATCHED", "rollback", vec![]),
     ] {
-        let (database, client) = fresh().await;
-        let second = impatient(&database).await;
+        let (_database, client, second) = with_impatient().await;
         enqueue_lanes(&client, 1, 2).await;
         let held = claim_with(&client, "w", 1, ", lane_run => 1").await.remove(0);
-        begin(&client).await;
+        run(&client, "begin").await;
         let sql = "select outbox.complete($1, $2, 'w', $3, retry_after_seconds => 3600)";
         client.query(sql, &[&held.id, &held.token, &state]).await.unwrap();
         assert_eq!(claim(&second, "w2", 10).await, [], "{state} not committed");
-        end(&client, ending).await;
-        let numbers: Vec<i64> = claim(&second, "w2", 10).await.iter().filter_map(|held| held.sequence).collect();
-        assert_eq!(numbers, next, "{state}, {ending}");
+        run(&client, ending).await;
+        assert_eq!(numbers(&claim(&second, "w2", 10).await), next, "{state}, {ending}");
     }
 }
 
 /// A head that somebody has locked for any reason keeps its whole lane out of a claim.
 #[tokio::test]
 async fn a_locked_head_keeps_its_lane() {
-    let (database, client) = fresh().await;
-    let second = impatient(&database).await;
+    let (_database, client, second) = with_impatient().await;
     enqueue_lanes(&client, 2, 3).await;
-    begin(&client).await;
+    run(&client, "begin").await;
     client
         .query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 1 for update", &[])
         .await
         .unwrap();
     assert!(claim(&second, "w", 10).await.iter().all(|held| held.lane.as_deref() == Some("lane-00001")));
-    end(&client, "rollback").await;
+    run(&client, "rollback").await;
     // A locked row in the middle ends the run before it.
-    begin(&client).await;
+    run(&client, "begin").await;
     client
         .query("select from outbox.delivery where lane = 'lane-00000' and sequence_id = 2 for update", &[])
         .await
         .unwrap();
-    let numbers: Vec<_> = claim(&second, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
-    assert_eq!(numbers, [1]);
+    assert_eq!(numbers(&claim(&second, "w", 10).await), [1]);
 }
 
 /// Proves M3, P6: two producers race on one dedupe key: one row, and the loser learns the winner's id.
@@ -278,7 +229,7 @@ async fn producers_race_on_a_dedupe_key() {
         let (database, client) = fresh().await;
         let other = database.connect().await;
         let watcher = database.connect().await;
-        begin(&client).await;
+        run(&client, "begin").await;
         let first = enqueue(&client, "t", ", dedupe_key => 'k', lane => 'a'").await;
         let second = tokio::spawn(async move {
             let sql =
@@ -287,7 +238,7 @@ async fn producers_race_on_a_dedupe_key() {
             (row.get::<_, Uuid>(0), row.get::<_, i64>(1), row.get::<_, bool>(2))
         });
         until_blocked(&watcher, 1).await;
-        end(&client, ending).await;
+        run(&client, ending).await;
         let (id, sequence, is_new) = second.await.unwrap();
         assert_eq!((is_new, id == first, sequence), (created, !created, 1), "after {ending}");
         assert_eq!(number(&client, "select count(*) from outbox.messages").await, 1);
@@ -299,7 +250,7 @@ async fn producers_race_on_a_dedupe_key() {
 async fn producers_race_under_repeatable_read() {
     let (database, client) = fresh().await;
     let other = database.connect().await;
-    other.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
+    run(&other, "begin isolation level repeatable read; select 1").await;
     enqueue(&client, "t", ", dedupe_key => 'k'").await;
     let error = other.query("select outbox.enqueue('t', '1', dedupe_key => 'k')", &[]).await.unwrap_err();
     assert_eq!(sqlstate(&error), "40001");
@@ -310,12 +261,11 @@ async fn producers_race_under_repeatable_read() {
 #[tokio::test]
 async fn producers_of_one_lane_commit_in_order() {
     for (ending, sequence, visible) in [("commit", 2, 1), ("rollback", 1, 0)] {
-        let (database, client) = fresh().await;
-        let watcher = impatient(&database).await;
+        let (database, client, watcher) = with_impatient().await;
         let other = database.connect().await;
-        begin(&client).await;
+        run(&client, "begin").await;
         enqueue(&client, "t", ", lane => 'a'").await;
-        other.batch_execute("begin").await.unwrap();
+        run(&other, "begin").await;
         let second = tokio::spawn(async move {
             let row =
                 other.query_one("select sequence_id from outbox.enqueue('t', '1', lane => 'a')", &[]).await.unwrap();
@@ -323,24 +273,22 @@ async fn producers_of_one_lane_commit_in_order() {
         });
         until_blocked(&watcher, 1).await;
         assert_eq!(claim(&watcher, "w", 10).await, [], "neither has committed");
-        end(&client, ending).await;
+        run(&client, ending).await;
         let (given, other) = second.await.unwrap();
         assert_eq!(given, sequence, "after {ending}");
         let held = claim(&watcher, "w", 10).await;
         assert_eq!(held.len(), visible);
         mark_delivered(&watcher, &held).await;
-        other.batch_execute("commit").await.unwrap();
-        let numbers: Vec<_> = claim(&watcher, "w", 10).await.iter().filter_map(|held| held.sequence).collect();
-        assert_eq!(numbers, [sequence]);
+        run(&other, "commit").await;
+        assert_eq!(numbers(&claim(&watcher, "w", 10).await), [sequence]);
     }
 }
 
 /// Producers of different lanes do not wait for one another.
 #[tokio::test]
 async fn producers_of_different_lanes_do_not_wait() {
-    let (database, client) = fresh().await;
-    let other = impatient(&database).await;
-    begin(&client).await;
+    let (_database, client, other) = with_impatient().await;
+    run(&client, "begin").await;
     enqueue(&client, "t", ", lane => 'a'").await;
     enqueue(&other, "t", ", lane => 'b'").await;
     enqueue(&other, "t", "").await;
@@ -376,7 +324,7 @@ async fn opposite_orders_never_deadlock() {
         }
         assert!(calls.join_all().await.into_iter().all(|result| result.is_ok()), "round {round}");
         // Whatever was delivered comes back for the next round.
-        client.batch_execute("select outbox.replay(array(select message_id from outbox.messages))").await.unwrap();
+        run(&client, "select outbox.replay(array(select message_id from outbox.messages))").await;
     }
 }
 
@@ -434,12 +382,12 @@ async fn renew_against_takeover() {
     let second = database.connect().await;
     enqueue(&client, "t", "").await;
     let stale = claim_expired(&client, "stale", 1).await.remove(0);
-    begin(&second).await;
+    run(&second, "begin").await;
     assert_eq!(claim(&second, "w2", 1).await.len(), 1);
     let renew = format!("select count(*) from outbox.renew('{}', array['{}'::uuid], 60)", stale.token, stale.id);
-    let renewal = tokio::time::timeout(Duration::from_secs(5), in_background(database.connect().await, renew));
+    let renewal = tokio::time::timeout(Duration::from_secs(5), in_background(database.connect().await, &renew));
     assert_eq!(renewal.await.expect("an ended lease is refused without waiting").unwrap(), Ok(0));
-    end(&second, "commit").await;
+    run(&second, "commit").await;
     assert_eq!(number(&client, "select count(*) from outbox.in_flight where claimed_by = 'w2'").await, 1);
 }
 
@@ -451,14 +399,12 @@ async fn replay_against_complete() {
         let (database, client) = fresh().await;
         let id = enqueue(&client, "t", "").await;
         mark_delivered(&client, &claim(&client, "w", 1).await).await;
-        assert_eq!(number(&client, &format!("select outbox.replay(array['{id}'::uuid])")).await, 1);
+        let replay = format!("select outbox.replay(array['{id}'::uuid])");
+        assert_eq!(number(&client, &replay).await, 1);
         let held = claim(&client, "w", 1).await.remove(0);
-        begin(&client).await;
+        run(&client, "begin").await;
         complete(&client, "w", &held, state).await.unwrap();
-        let replay = in_background(database.connect().await, format!("select outbox.replay(array['{id}'::uuid])"));
-        until_blocked(&client, 1).await;
-        end(&client, "commit").await;
-        assert_eq!(replay.await.unwrap(), Ok(replayed), "after {state}");
+        assert_eq!(waits(&database, &client, &replay, "commit").await, Ok(replayed), "after {state}");
         let again: Vec<i32> = claim(&client, "w", 1).await.iter().map(|held| held.attempt_no).collect();
         assert_eq!(again, if replayed == 1 { vec![3] } else { vec![] });
         assert_eq!(number(&client, "select dead + leased from outbox.status").await, 1);
@@ -469,27 +415,25 @@ async fn replay_against_complete() {
 /// yet: they wait until that claim's leases are over.
 #[tokio::test]
 async fn redrive_and_replay_against_an_uncommitted_claim() {
-    let (database, client) = fresh().await;
-    let operator = impatient(&database).await;
-    client.batch_execute("select outbox.configure_sink('default', on_dead => 'skip')").await.unwrap();
+    let (database, client, operator) = with_impatient().await;
+    run(&client, "select outbox.configure_sink('default', on_dead => 'skip')").await;
     enqueue_lanes(&client, 1, 5).await;
     let held = claim(&client, "w", 2).await;
     complete(&client, "w", &held[0], "FAILED").await.unwrap();
     complete(&client, "w", &held[1], "DISPATCHED").await.unwrap();
-    begin(&client).await;
+    run(&client, "begin").await;
     let in_flight = claim(&client, "w", 3).await;
-    assert_eq!(in_flight.iter().filter_map(|held| held.sequence).collect::<Vec<_>>(), [3, 4, 5]);
-    let redrive = in_background(database.connect().await, "select outbox.redrive(all_dead => true)".to_owned());
+    assert_eq!(numbers(&in_flight), [3, 4, 5]);
+    let redrive = in_background(database.connect().await, "select outbox.redrive(all_dead => true)");
     until_blocked(&operator, 1).await;
     let replay = format!("select outbox.replay(array['{}'::uuid])", held[1].id);
-    let replay = in_background(database.connect().await, replay);
+    let replay = in_background(database.connect().await, &replay);
     until_blocked(&operator, 2).await;
-    end(&client, "commit").await;
+    run(&client, "commit").await;
     assert_eq!((redrive.await.unwrap(), replay.await.unwrap()), (Ok(1), Ok(1)));
     assert_eq!(claim(&operator, "w2", 10).await, [], "3, 4 and 5 are in another hand");
     mark_delivered(&client, &in_flight).await;
-    let numbers: Vec<_> = claim(&operator, "w2", 10).await.iter().filter_map(|held| held.sequence).collect();
-    assert_eq!(numbers, [1, 2]);
+    assert_eq!(numbers(&claim(&operator, "w2", 10).await), [1, 2]);
 }
 
 /// A head that was claimed with others and handed back alone while a slow claim was under way: it looks the same as in
@@ -503,13 +447,12 @@ async fn a_head_that_changed_underway_is_left_alone() {
     let (database, client) = fresh().await;
     for _ in 0..4 {
         enqueue_lanes(&client, 10_000, 1).await;
-        client
-            .batch_execute(
-                "update outbox.delivery set due_at = now() + interval '1 hour', lane = lane || '-' || txid_current() \
+        run(
+            &client,
+            "update outbox.delivery set due_at = now() + interval '1 hour', lane = lane || '-' || txid_current() \
                  where due_at <= now()",
-            )
-            .await
-            .unwrap();
+        )
+        .await;
     }
     for _ in 0..3 {
         enqueue(&client, "t", &format!(", lane => 'z'{TENANT}")).await;
@@ -544,8 +487,8 @@ async fn a_head_that_changed_underway_is_left_alone() {
 async fn replay_and_prune_refuse_a_stale_snapshot() {
     let (_database, client) = fresh().await;
     for call in ["select outbox.replay('{}'::uuid[])", "select outbox.prune()"] {
-        client.batch_execute("begin isolation level repeatable read").await.unwrap();
+        run(&client, "begin isolation level repeatable read").await;
         assert_eq!(sqlstate(&client.query(call, &[]).await.unwrap_err()), "25001");
-        client.batch_execute("rollback").await.unwrap();
+        run(&client, "rollback").await;
     }
 }

@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use postrider::inspect::{DeadFilter, PageRequest};
 use postrider::operate::Action;
 use postrider::{ErrorKind, Inspect as _, Operate as _, PostgresStore, Queue as _, Schema, migrate};
-use postrider_testkit::Database;
 use tokio_postgres::Client;
 
-use crate::support::{attempts, claim, complete, contents, enqueue, fresh, mark_delivered, number, texts, try_sql};
+use crate::support::{
+    attempts, claim, complete, contents, enqueue, fresh, login, login_name, mark_delivered, number, run, texts,
+    try_sql, with_roles,
+};
 
 /// What each role may execute.
 const PRODUCER: &str = "enqueue enqueue_many schema_version";
@@ -28,25 +30,6 @@ const AUDITOR: &str =
 
 const TABLES: &str = "select c.oid::regclass::text from pg_class c where c.relnamespace = 'outbox'::regnamespace \
                       and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1";
-
-/// A database with group roles, and a superuser's connection.
-async fn with_roles() -> (Database, Client) {
-    let (database, mut admin) = fresh().await;
-    let schema = Schema::default();
-    migrate::roles(&mut admin, &schema, &schema).await.unwrap();
-    (database, admin)
-}
-
-/// A login role of this database's own that is in `group` (in none if empty), logged in.
-async fn login(database: &Database, admin: &Client, group: &str) -> Client {
-    // Roles belong to the server, which tests may share.
-    let name = format!("login_{}_{group}", database.name());
-    admin.batch_execute(&format!("create role \"{name}\" login")).await.unwrap();
-    if !group.is_empty() {
-        admin.batch_execute(&format!("grant \"{group}\" to \"{name}\"")).await.unwrap();
-    }
-    database.connect_as(&name).await
-}
 
 async fn executable(client: &Client) -> String {
     let sql = "select distinct p.proname::text from pg_proc p where p.pronamespace = 'outbox'::regnamespace \
@@ -178,7 +161,7 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
 #[tokio::test]
 async fn only_control_prunes_below_the_retention() {
     let (database, admin) = with_roles().await;
-    admin.batch_execute("select outbox.receive(gen_random_uuid())").await.unwrap();
+    run(&admin, "select outbox.receive(gen_random_uuid())").await;
     for group in ["outbox_relay", "outbox_receiver"] {
         let login = login(&database, &admin, group).await;
         assert_denied(&login, "select from outbox.prune(0); select outbox.prune_inbox(0)").await;
@@ -192,7 +175,7 @@ async fn only_control_prunes_below_the_retention() {
 
     // What a relay's keeper and `postrider receive` call, through the library, with no more than their own rights.
     for group in ["outbox_relay", "outbox_receiver"] {
-        let name = format!("login_{}_{group}", database.name());
+        let name = login_name(&database, group);
         let store = PostgresStore::connect(&database.url_as(&name), Schema::default()).await.unwrap();
         assert_eq!(store.prune_inbox(None).await.unwrap(), 0);
         assert_eq!(store.prune().await.is_ok(), group == "outbox_relay");
@@ -234,7 +217,7 @@ async fn control_reads_everything_and_acts_on_dead_letters() {
     let denied = "select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
                   insert into outbox.audit (at, affected, actor, db_user, action, detail) values (now(), 0, 'a', 'a', 'b', '{}'); \
                   update outbox.audit set actor = 'bob'; select nextval('outbox.audit_id_seq'); \
-                  select outbox.redrive_letters('{}', '{}'); select outbox.change_dead('redrive', null, null, null, null, \
+                  select outbox.change_letters('redrive', '{}', '{}'); select outbox.change_dead('redrive', null, null, null, null, \
                   null, null, null, null, null, null, 1, 'ann')";
     assert_denied(&control, denied).await;
 }
@@ -248,7 +231,7 @@ async fn control_gives_orders_and_an_auditor_reads_them() {
     complete(&admin, "w", &held[0], "FAILED").await.unwrap();
     let store = async |group: &str| {
         login(&database, &admin, group).await;
-        let url = database.url_as(&format!("login_{}_{group}", database.name()));
+        let url = database.url_as(&login_name(&database, group));
         PostgresStore::connect(&url, Schema::default()).await.unwrap()
     };
     let [control, auditor, relay] =
@@ -356,7 +339,7 @@ async fn nobody_truncates() {
     let tables = texts(&admin, sql).await;
     assert!(tables.len() > 9 + 2, "partitions are among them: {tables:?}");
     for role in ["postgres", "outbox_owner"] {
-        admin.batch_execute(&format!("set role {role}")).await.unwrap();
+        run(&admin, &format!("set role {role}")).await;
         for table in &tables {
             for more in ["", " cascade"] {
                 assert_eq!(try_sql(&admin, &format!("truncate {table}{more}")).await, "P0001", "{role}: {table}");
@@ -372,17 +355,16 @@ async fn attempts_are_append_only() {
     let id = enqueue(&admin, "t", "").await;
     let held = claim(&admin, "w", 1).await;
     mark_delivered(&admin, &held).await;
-    admin
-        .batch_execute(
-            "insert into outbox.attempt select outbox.message_id_floor('2001-01-01'), now(), now(), 1, 1, \
+    run(
+        &admin,
+        "insert into outbox.attempt select outbox.message_id_floor('2001-01-01'), now(), now(), 1, 1, \
                         'FAILED', 'default', 'w' from outbox.setting",
-        )
-        .await
-        .unwrap();
+    )
+    .await;
     let tables = texts(&admin, "select distinct tableoid::regclass::text from outbox.attempt order by 1").await;
     assert_eq!(tables.len(), 2, "a daily partition and the default one");
     for role in ["postgres", "outbox_owner"] {
-        admin.batch_execute(&format!("set role {role}")).await.unwrap();
+        run(&admin, &format!("set role {role}")).await;
         for table in tables.iter().map(String::as_str).chain(["outbox.attempt"]) {
             for change in [format!("update {table} set latency_ms = 2"), format!("delete from {table}")] {
                 assert_eq!(try_sql(&admin, &change).await, "P0001", "{role}: {change}");
@@ -400,8 +382,8 @@ async fn attempts_are_append_only() {
 async fn the_audit_is_append_only() {
     let (_database, admin) = with_roles().await;
     for role in ["postgres", "outbox_owner"] {
-        admin.batch_execute(&format!("set role {role}")).await.unwrap();
-        admin.batch_execute("select outbox.write_audit('ann', 'redrive', '{}', 1)").await.unwrap();
+        run(&admin, &format!("set role {role}")).await;
+        run(&admin, "select outbox.write_audit('ann', 'redrive', '{}', 1)").await;
         for change in ["update outbox.audit set actor = 'bob'", "delete from outbox.audit", "truncate outbox.audit"] {
             assert_eq!(try_sql(&admin, change).await, "P0001", "{role}: {change}");
         }
@@ -422,7 +404,7 @@ async fn roles_twice_and_up_after_them() {
     assert_eq!(number(&member, "select count(*) from pg_roles where rolname = session_user and rolsuper").await, 0);
     let done = migrate::up(&mut member, &schema).await.unwrap();
     assert!(done.migrations.is_empty() && !done.functions);
-    admin.batch_execute("update outbox.setting set functions_hash = 'another build'").await.unwrap();
+    run(&admin, "update outbox.setting set functions_hash = 'another build'").await;
     assert!(migrate::up(&mut member, &schema).await.unwrap().functions);
     assert!(!migrate::up(&mut admin, &schema).await.unwrap().functions, "the superuser can do it too");
     for (group, functions) in [("producer", PRODUCER), ("relay", RELAY), ("control", CONTROL), ("auditor", AUDITOR)] {
@@ -472,15 +454,15 @@ const PLANTED: &str = "
 #[tokio::test]
 async fn planted_names_are_never_picked_up() {
     let (database, admin) = with_roles().await;
-    admin.batch_execute(PLANTED).await.unwrap();
+    run(&admin, PLANTED).await;
     let caller = login(&database, &admin, "outbox_relay").await;
     let grants = format!("grant outbox_producer, outbox_control to \"login_{}_outbox_relay\"", database.name());
-    admin.batch_execute(&grants).await.unwrap();
+    run(&admin, &grants).await;
     let temporary = "create temp table delivery (planted int); create temp table message (planted int); \
                      create temp table attempt (planted int); create temp table sink (planted int); \
                      create temp table sleeper (planted int); create type pg_temp.setting as (planted int); \
                      set search_path = public, pg_temp, pg_catalog";
-    caller.batch_execute(temporary).await.unwrap();
+    run(&caller, temporary).await;
 
     let walk = "select outbox.sleep('w', 60); \
         select from outbox.enqueue('t', '1', delay_seconds => 0); \
@@ -500,19 +482,19 @@ async fn planted_names_are_never_picked_up() {
         select outbox.configure_sink('s', paused => false); select outbox.add_route('s'); \
         select outbox.remove_route('s'); select outbox.make_partitions(12); select from outbox.prune(); \
         select outbox.woke('w')";
-    caller.batch_execute(walk).await.unwrap();
+    run(&caller, walk).await;
     assert_eq!(number(&caller, "select count(*) from again").await, 2);
     assert_eq!(number(&admin, "select count(*) from outbox.delivery").await, 2);
     assert_eq!(number(&admin, "select count(*) from outbox.attempt where state = 'FAILED'").await, 2);
 
     // The traps are sharp: a function that forgets its path steps into them.
-    for function in ["enqueue", "enqueue_many", "claim", "redrive_letters", "prune"] {
+    for function in ["enqueue", "enqueue_many", "claim", "change_letters", "prune"] {
         let forget = format!(
             "do $$ begin execute (select format('alter function %s set search_path = public, outbox, pg_catalog', \
              p.oid::regprocedure) from pg_proc p where p.pronamespace = 'outbox'::regnamespace \
              and p.proname = '{function}'); end $$"
         );
-        admin.batch_execute(&forget).await.unwrap();
+        run(&admin, &forget).await;
     }
     for sql in ["enqueue('t', '1')", "claim('w', 1, 1)", "redrive(all_dead => true)", "prune()"] {
         assert_ne!(try_sql(&caller, &format!("select from outbox.{sql}")).await, "00000", "{sql}");

@@ -56,6 +56,14 @@ impl Site {
         self.store.claim(&Claim::new("w").batch_size(batch_size)).await.unwrap()
     }
 
+    /// Each of these statements is a violation of a constraint.
+    fn assert_refused(&self, statements: &[&str]) {
+        for sql in statements {
+            let error = self.app.execute(sql, []).unwrap_err();
+            assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{sql}: {error}");
+        }
+    }
+
     async fn deliver_all(&self) -> usize {
         let held = self.claim(1000).await;
         let completions: Vec<Completion> = held.iter().map(|one| Completion::new(one, Outcome::Dispatched)).collect();
@@ -177,8 +185,7 @@ async fn plain_sql_enqueues() {
         "(topic, payload, lane) values ('t', '1', '')",
         "(topic, body) values ('t', zeroblob(16777217))",
     ] {
-        let error = site.app.execute(&format!("insert into outbox_enqueue {wrong}"), []).unwrap_err();
-        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{wrong}: {error}");
+        site.assert_refused(&[&format!("insert into outbox_enqueue {wrong}")]);
     }
     assert_eq!(site.counts(), (1, 1));
     assert_eq!(site.number("select last_sequence from outbox_lane_sequence"), 1);
@@ -190,7 +197,7 @@ async fn attempts_are_append_only() {
     let site = Site::new();
     site.store.enqueue(&[message("t"), message("pending").delay(Duration::from_hours(1))]).await.unwrap();
     assert_eq!(site.deliver_all().await, 1);
-    for change in [
+    site.assert_refused(&[
         "update outbox_attempt set state = 'FAILED'",
         "delete from outbox_attempt",
         "insert or replace into outbox_attempt select message_id, sink, attempt_no, 'FAILED', 0, 0, 0, 'x', null, \
@@ -201,10 +208,7 @@ async fn attempts_are_append_only() {
         "delete from outbox_message where topic = 'pending'",
         "insert into outbox_attempt (message_id, sink, attempt_no, state, claimed_at, completed_at, worker_id) \
          values (x'00', 's', 1, 'NO_SUCH_STATE', 0, 0, 'w')",
-    ] {
-        let error = site.app.execute(change, []).unwrap_err();
-        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
-    }
+    ]);
     assert_eq!(site.number("select count(*) from outbox_attempt where state = 'DISPATCHED'"), 1);
 }
 
@@ -214,16 +218,13 @@ async fn the_audit_is_append_only() {
     let site = Site::new();
     let pause = Action::Pause { sink: "s".to_owned() };
     assert_eq!(site.store.operate("ann", &pause).await.unwrap().affected, 1);
-    for change in [
+    site.assert_refused(&[
         "update outbox_audit set actor = 'bob'",
         "delete from outbox_audit",
         "insert or replace into outbox_audit select id, at, affected, 'bob', action, detail from outbox_audit",
         "insert into outbox_audit (at, affected, actor, action, detail) values (0, 0, '', 'a', '{}')",
         "insert into outbox_audit (at, affected, actor, action, detail) values (0, 0, 'a', 'a', '1')",
-    ] {
-        let error = site.app.execute(change, []).unwrap_err();
-        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{change}: {error}");
-    }
+    ]);
     let forbid = "create trigger not_mallory before insert on outbox_audit when new.actor = 'mallory' \
                   begin select raise(abort, 'not mallory'); end";
     site.app.execute_batch(forbid).unwrap();

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use postrider::{Schema, migrate};
 use postrider_testkit::{Cluster, Database};
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -40,6 +42,41 @@ pub(crate) async fn fresh() -> (Database, Client) {
     (database, client)
 }
 
+/// The same, and a connection that fails rather than waits for a lock.
+pub(crate) async fn with_impatient() -> (Database, Client, Client) {
+    let (database, client) = fresh().await;
+    let impatient = database.connect().await;
+    run(&impatient, "set lock_timeout = '1ms'").await;
+    (database, client, impatient)
+}
+
+/// A fresh database with the group roles, and a superuser's connection.
+pub(crate) async fn with_roles() -> (Database, Client) {
+    let (database, mut admin) = fresh().await;
+    migrate::roles(&mut admin, &Schema::default(), &Schema::default()).await.unwrap();
+    (database, admin)
+}
+
+/// The name of the login role in `group` that `login` makes: roles belong to the server, which tests may share.
+pub(crate) fn login_name(database: &Database, group: &str) -> String {
+    format!("login_{}_{group}", database.name())
+}
+
+/// A login role of this database's own that is in `group` (in none if empty), logged in.
+pub(crate) async fn login(database: &Database, admin: &Client, group: &str) -> Client {
+    let name = login_name(database, group);
+    run(admin, &format!("create role \"{name}\" login")).await;
+    if !group.is_empty() {
+        run(admin, &format!("grant \"{group}\" to \"{name}\"")).await;
+    }
+    database.connect_as(&name).await
+}
+
+/// Runs statements that must go well.
+pub(crate) async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+}
+
 /// A server for a million rows, whose autovacuum does not run while something is measured.
 pub(crate) async fn quiet_cluster() -> Cluster {
     Cluster::start_with(&[
@@ -71,6 +108,17 @@ pub(crate) async fn enqueue_lanes(client: &Client, lanes: i32, per_lane: i32) {
                select count(*) from m, outbox.enqueue_many(topic => array_fill('t'::text, array[$1 * $2]), \
                payload => array_fill('1'::jsonb, array[$1 * $2]), lane => m.lane)";
     client.query_one(sql, &[&lanes, &per_lane]).await.expect("enqueue_many");
+}
+
+/// A pair of partitions of the first day of 2020, with nothing in them.
+pub(crate) async fn partitions_of_2020(client: &Client) {
+    for table in ["message", "attempt"] {
+        let old = format!(
+            "create table outbox.{table}_20200101_00 partition of outbox.{table} for values from \
+             (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00'))"
+        );
+        run(client, &old).await;
+    }
 }
 
 /// Claims for `worker` with a lease of 60 seconds; `more` is further SQL arguments.
@@ -114,6 +162,19 @@ pub(crate) async fn mark_delivered(client: &Client, held: &[Held]) -> i32 {
         .get(0)
 }
 
+/// Their numbers in their lanes.
+pub(crate) fn numbers(held: &[Held]) -> Vec<i64> {
+    held.iter().filter_map(|held| held.sequence).collect()
+}
+
+/// A dead letter without a lane, a number of times.
+pub(crate) async fn dead(client: &Client, count: i32) {
+    enqueue_plain(client, count).await;
+    for held in claim(client, "w", count).await {
+        complete(client, "w", &held, "FAILED").await.unwrap();
+    }
+}
+
 /// The attempts of a message, oldest first, as `number STATE`.
 pub(crate) async fn attempts(client: &Client, id: Uuid) -> Vec<String> {
     let sql = "select attempt_no || ' ' || state from outbox.attempts where message_id = $1 order by sink, attempt_no";
@@ -129,6 +190,23 @@ pub(crate) async fn number(client: &Client, sql: &str) -> i64 {
 /// The SQLSTATE of a failed statement.
 pub(crate) fn sqlstate(error: &tokio_postgres::Error) -> &str {
     error.code().map_or("none", |code| code.code())
+}
+
+/// Runs one statement that returns one number on its own connection, in the background; or its SQLSTATE.
+pub(crate) fn in_background(client: Client, sql: &str) -> JoinHandle<Result<i64, String>> {
+    let sql = format!("select ({sql})::int8");
+    tokio::spawn(async move {
+        let row = client.query_one(&sql, &[]).await.map_err(|error| sqlstate(&error).to_owned())?;
+        Ok(row.get(0))
+    })
+}
+
+/// A race: `second` comes while `client` is in a transaction, has to wait, and ends after that one's `ending`.
+pub(crate) async fn waits(database: &Database, client: &Client, second: &str, ending: &str) -> Result<i64, String> {
+    let waiting = in_background(database.connect().await, second);
+    until_blocked(&database.connect().await, 1).await;
+    run(client, ending).await;
+    waiting.await.unwrap()
 }
 
 /// Waits until another backend of this database waits for a lock: the explicit "now it is blocked" of a race.

@@ -14,7 +14,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::support::{fresh, number};
+use crate::support::{fresh, number, run};
 
 const MESSAGES: i64 = 50_000;
 const LANES: i64 = 500;
@@ -37,13 +37,12 @@ async fn heavy_eight_processes_lose_nothing() {
     let seed: u64 = rand::rng().random();
     println!("seed {seed}");
     let (database, client) = fresh().await;
-    client
-        .batch_execute(
-            "create table received (n bigserial primary key, message_id uuid not null, lane text, sequence_id bigint); \
+    run(
+        &client,
+        "create table received (n bigserial primary key, message_id uuid not null, lane text, sequence_id bigint); \
              create table refused (worker text not null, count int not null)",
-        )
-        .await
-        .unwrap();
+    )
+    .await;
     let mut workers: Vec<Child> = (0..PROCESSES).map(|n| spawn_worker(&database.url(), seed.wrapping_add(n))).collect();
     let producer = tokio::spawn(produce(database.connect().await));
 

@@ -9,7 +9,9 @@ use postrider_testkit::Database;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use crate::support::{claim, claim_expired, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, try_sql};
+use crate::support::{
+    claim, claim_expired, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, run, try_sql,
+};
 
 /// A connection that listens on one channel.
 struct Ear {
@@ -29,13 +31,13 @@ impl Ear {
                 }
             }
         });
-        client.batch_execute(&format!("listen \"{channel}\"")).await.unwrap();
+        run(&client, &format!("listen \"{channel}\"")).await;
         Self { channel, payloads, client }
     }
 
     /// How many notifications came since the last look.
     async fn heard(&mut self) -> usize {
-        self.client.batch_execute(&format!("notify \"{}\", 'sentinel'", self.channel)).await.unwrap();
+        run(&self.client, &format!("notify \"{}\", 'sentinel'", self.channel)).await;
         let mut heard = 0;
         while self.payloads.recv().await.expect("the connection lives") != "sentinel" {
             heard += 1;
@@ -82,12 +84,12 @@ async fn one_notification_for_a_statement_and_for_a_transaction() {
     assert_eq!(ear.heard().await, 1, "one message");
     enqueue_plain(&client, 1000).await;
     assert_eq!(ear.heard().await, 1, "a thousand in one statement");
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     for _ in 0..10 {
         enqueue(&client, "t", ", lane => 'a'").await;
     }
     assert_eq!(ear.heard().await, 0, "not before the commit");
-    client.batch_execute("commit").await.unwrap();
+    run(&client, "commit").await;
     assert_eq!(ear.heard().await, 1, "ten statements in one transaction");
 }
 
@@ -96,11 +98,11 @@ async fn one_notification_for_a_statement_and_for_a_transaction() {
 async fn a_rolled_back_enqueue_notifies_nobody() {
     let (_database, client, mut ear) = listening().await;
     sleep(&client, "w").await;
-    client.batch_execute("begin").await.unwrap();
+    run(&client, "begin").await;
     enqueue(&client, "t", "").await;
-    client.batch_execute("rollback; begin; savepoint s").await.unwrap();
+    run(&client, "rollback; begin; savepoint s").await;
     enqueue(&client, "t", "").await;
-    client.batch_execute("rollback to s; commit").await.unwrap();
+    run(&client, "rollback to s; commit").await;
     assert_eq!(ear.heard().await, 0);
 }
 
@@ -135,15 +137,15 @@ async fn the_awake_and_the_expired_do_not_count() {
     let (_database, client, mut ear) = listening().await;
     sleep(&client, "v").await;
     sleep(&client, "w").await;
-    client.batch_execute("select outbox.woke('w')").await.unwrap();
+    run(&client, "select outbox.woke('w')").await;
     enqueue(&client, "t", "").await;
     assert_eq!(ear.heard().await, 1, "v still sleeps");
-    client.batch_execute("select outbox.woke('v'); select outbox.woke('v'); select outbox.woke(null)").await.unwrap();
+    run(&client, "select outbox.woke('v'); select outbox.woke('v'); select outbox.woke(null)").await;
     enqueue(&client, "t", "").await;
     assert_eq!(ear.heard().await, 0, "all are awake");
 
-    client.batch_execute("select outbox.sleep('w', 0.001)").await.unwrap();
-    client.batch_execute("select pg_sleep(0.01)").await.unwrap();
+    run(&client, "select outbox.sleep('w', 0.001)").await;
+    run(&client, "select pg_sleep(0.01)").await;
     enqueue(&client, "t", "").await;
     assert_eq!(ear.heard().await, 0, "its sleep is over by the database's clock");
     sleep(&client, "w").await;
@@ -171,9 +173,9 @@ async fn whatever_makes_something_due_notifies() {
         format!("release('{}', array['{}']::uuid[])", released.token, released.id),
     ];
     for call in &calls {
-        client.batch_execute(&format!("select outbox.{call}")).await.unwrap();
+        run(&client, &format!("select outbox.{call}")).await;
         assert_eq!(ear.heard().await, 1, "{call}");
-        client.batch_execute(&format!("select outbox.{call}")).await.unwrap();
+        run(&client, &format!("select outbox.{call}")).await;
         assert_eq!(ear.heard().await, 0, "{call}, which has nothing left to do");
     }
     assert_eq!(number(&client, "select outbox.unclaim_stuck(0)").await, 2);
@@ -184,11 +186,11 @@ async fn whatever_makes_something_due_notifies() {
     assert_eq!(ear.heard().await, 1, "repair_expired_leases");
     assert_eq!(number(&client, "select outbox.repair_expired_leases()").await, 0);
     assert_eq!(ear.heard().await, 0, "repair_expired_leases of nothing");
-    client.batch_execute("update outbox.delivery set due_at = now() + interval '1 hour'").await.unwrap();
+    run(&client, "update outbox.delivery set due_at = now() + interval '1 hour'").await;
     assert_eq!(number(&client, "select outbox.retry_now(at_most => 2)").await, 2);
     assert_eq!(ear.heard().await, 1, "retry_now");
     for (paused, notifications) in [("true", 0), ("false", 1)] {
-        client.batch_execute(&format!("select outbox.configure_sink('default', paused => {paused})")).await.unwrap();
+        run(&client, &format!("select outbox.configure_sink('default', paused => {paused})")).await;
         assert_eq!(ear.heard().await, notifications, "paused => {paused}");
     }
 }
@@ -216,9 +218,9 @@ async fn another_schema_has_its_own_channel() {
     migrate::up(&mut client, &Schema::new("Mail_2").unwrap()).await.unwrap();
     let mut second = Ear::on(&database, "Mail_2.due").await;
     sleep(&client, "w").await;
-    client.batch_execute("select outbox.enqueue('t', '1'); select \"Mail_2\".enqueue('t', '1')").await.unwrap();
+    run(&client, "select outbox.enqueue('t', '1'); select \"Mail_2\".enqueue('t', '1')").await;
     assert_eq!((ear.heard().await, second.heard().await), (1, 0));
-    client.batch_execute("select \"Mail_2\".sleep('w', 60); select \"Mail_2\".enqueue('t', '1')").await.unwrap();
+    run(&client, "select \"Mail_2\".sleep('w', 60); select \"Mail_2\".enqueue('t', '1')").await;
     assert_eq!((ear.heard().await, second.heard().await), (0, 1));
 }
 
@@ -229,22 +231,22 @@ async fn a_producer_may_commit_in_two_phases() {
     let cluster = postrider_testkit::Cluster::start_with(&[("max_prepared_transactions", "5")]).await;
     let database = cluster.database().await;
     let (client, relay) = (database.connect().await, database.connect().await);
-    relay.batch_execute("select outbox.sleep('w', 600)").await.unwrap();
+    run(&relay, "select outbox.sleep('w', 600)").await;
     let prepare = |set: &str| format!("begin; {set} select outbox.enqueue('t', '1'); prepare transaction 'two'");
     assert_eq!(try_sql(&client, &prepare("")).await, "0A000", "it has executed NOTIFY");
-    client.batch_execute("rollback").await.unwrap();
+    run(&client, "rollback").await;
     for quiet in ["off", "false"] {
-        client.batch_execute(&prepare(&format!("set local postrider.notify = {quiet};"))).await.unwrap();
+        run(&client, &prepare(&format!("set local postrider.notify = {quiet};"))).await;
         assert_eq!(number(&relay, "select count(*) from outbox.claim('w', 10, 60)").await, 0, "not committed yet");
-        client.batch_execute("commit prepared 'two'").await.unwrap();
+        run(&client, "commit prepared 'two'").await;
         assert_eq!(number(&relay, "select count(*) from outbox.claim('w', 10, 60)").await, 1);
     }
     // The setting was that transaction's; whatever else it says, sleepers are notified.
     for loud in ["", "set local postrider.notify = on;", "set local postrider.notify = '';"] {
         assert_eq!(try_sql(&client, &prepare(loud)).await, "0A000", "{loud}");
-        client.batch_execute("rollback").await.unwrap();
+        run(&client, "rollback").await;
     }
-    relay.batch_execute("select outbox.woke('w')").await.unwrap();
-    client.batch_execute(&prepare("")).await.unwrap();
-    client.batch_execute("rollback prepared 'two'").await.unwrap();
+    run(&relay, "select outbox.woke('w')").await;
+    run(&client, &prepare("")).await;
+    run(&client, "rollback prepared 'two'").await;
 }

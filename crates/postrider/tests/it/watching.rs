@@ -4,7 +4,7 @@
 use postrider_testkit::Cluster;
 use tokio_postgres::Client;
 
-use crate::support::{claim, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, texts, try_sql};
+use crate::support::{claim, complete, enqueue, enqueue_plain, fresh, mark_delivered, number, run, texts, try_sql};
 
 /// Messages delivered before anything is measured: more than a search looks at, and enough for the b-trees to have the
 /// height they have afterwards.
@@ -26,7 +26,7 @@ async fn measure(client: &Client) {
 #[tokio::test]
 async fn each_attempt_is_in_one_sample() {
     let (_database, client) = fresh().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     enqueue_plain(&client, 60).await;
     let mut delivered = 0;
     for round in 1..=12 {
@@ -49,11 +49,11 @@ async fn each_attempt_is_in_one_sample() {
 #[tokio::test]
 async fn what_a_long_sample_tells_is_not_all_recent() {
     let (_database, client) = fresh().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     enqueue_plain(&client, 6).await;
     mark_delivered(&client, &claim(&client, "w", 3).await).await;
     client.query("select pg_sleep(0.01)", &[]).await.unwrap();
-    client.batch_execute("create temporary table window_from as select clock_timestamp() as at").await.unwrap();
+    run(&client, "create temporary table window_from as select clock_timestamp() as at").await;
     mark_delivered(&client, &claim(&client, "w", 2).await).await;
     client.query("select pg_sleep(0.01)", &[]).await.unwrap();
     measure(&client).await;
@@ -62,9 +62,9 @@ async fn what_a_long_sample_tells_is_not_all_recent() {
     // The window begins where it is wanted, however slow this machine is: its time stands still in a transaction.
     let recent = async || {
         let narrow = "begin; update outbox.setting set status_window = now() - (select at from window_from)";
-        client.batch_execute(narrow).await.unwrap();
+        run(&client, narrow).await;
         let recent = number(&client, "select recent_dispatched from outbox.status").await;
-        client.batch_execute("rollback").await.unwrap();
+        run(&client, "rollback").await;
         recent
     };
     assert_eq!(recent().await, 3, "what was delivered before the window is not recent");
@@ -77,7 +77,7 @@ async fn what_a_long_sample_tells_is_not_all_recent() {
 #[tokio::test]
 async fn the_look_past_the_last_sample_is_bounded() {
     let (_database, client) = fresh().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     measure(&client).await;
     enqueue_plain(&client, 10_500).await;
     for batch in [10_000, 500] {
@@ -97,7 +97,7 @@ async fn a_sample_summarizes_what_it_has_counted() {
     let cluster = Cluster::start_with(&[("autovacuum", "off")]).await;
     let database = cluster.database().await;
     let client = database.connect().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     measure(&client).await;
     attempts(&client, 30_000).await;
     let written = number(
@@ -118,13 +118,13 @@ async fn a_sample_summarizes_what_it_has_counted() {
     let lock = "begin; do $$ declare part regclass; begin \
                 for part in select relid from pg_partition_tree('outbox.attempt') where isleaf loop \
                 execute format('lock table %s in share update exclusive mode', part); end loop; end $$";
-    vacuum.batch_execute(lock).await.unwrap();
+    run(&vacuum, lock).await;
     attempts(&client, 30_000).await;
     client.query("select pg_sleep(0.005)", &[]).await.unwrap();
     measure(&client).await;
     assert_eq!(number(&client, "select sum(dispatched) from outbox.samples").await, 60_000);
     assert!(pages(&client, status).await > written, "the vacuum has not come so far");
-    vacuum.batch_execute("commit").await.unwrap();
+    run(&vacuum, "commit").await;
     client.query("select pg_sleep(0.005)", &[]).await.unwrap();
     measure(&client).await;
     assert!(pages(&client, status).await < written / 2);
@@ -134,11 +134,11 @@ async fn a_sample_summarizes_what_it_has_counted() {
 #[tokio::test]
 async fn a_second_measurer_does_not_wait() {
     let (database, client) = fresh().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     let other = database.connect().await;
-    client.batch_execute("begin; select outbox.measure()").await.unwrap();
+    run(&client, "begin; select outbox.measure()").await;
     assert_eq!(number(&other, "select outbox.measure()::int").await, 0);
-    client.batch_execute("commit").await.unwrap();
+    run(&client, "commit").await;
     measure(&other).await;
     assert_eq!(number(&client, "select count(distinct at) from outbox.samples").await, 2);
     let stale = "begin isolation level repeatable read; select outbox.measure()";
@@ -149,11 +149,11 @@ async fn a_second_measurer_does_not_wait() {
 #[tokio::test]
 async fn what_is_old_is_forgotten() {
     let (_database, client) = fresh().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     let old = "insert into outbox.sample select now() - interval '25 hours' - i * interval '1 second', 1, 0, 0, 0, 0, 0, 0, 0, \
                0, 0, 0, 0, null, null, null, null, 'default' from generate_series(1, 5) i; \
                insert into outbox.relay select 'gone', now(), now() - interval '25 hours', '10 seconds', '1', '[]'";
-    client.batch_execute(old).await.unwrap();
+    run(&client, old).await;
     for expected in [3 + 1, 1 + 2, 3] {
         client.query("select pg_sleep(0.005)", &[]).await.unwrap();
         client.query("select outbox.measure(batch_size => 2)", &[]).await.unwrap();
@@ -161,20 +161,6 @@ async fn what_is_old_is_forgotten() {
     }
     client.query("select outbox.report('here', '1', 10, '[{\"sink\": \"a\"}, 7]')", &[]).await.unwrap();
     assert_eq!(texts(&client, "select worker_id from outbox.relays").await, ["here"]);
-    for wrong in
-        ["'', '1', 10, '[]'", "'w', null, 10, '[]'", "'w', '1', 0, '[]'", "'w', '1', 10, '{}'", "'w', '1', 10, null"]
-    {
-        assert_eq!(try_sql(&client, &format!("select outbox.report({wrong})")).await, "22023", "{wrong}");
-    }
-    for wrong in ["page_size => 0", "look_at => 0", "look_at => null", "state => 'gone'"] {
-        assert_eq!(try_sql(&client, &format!("select outbox.find_messages({wrong})")).await, "22023", "{wrong}");
-    }
-    for wrong in ["'708'", "'customer'", "null", "'9708', page_size => 0", "'9708', look_at => null", "'%9708'"] {
-        assert_eq!(try_sql(&client, &format!("select outbox.find_ids({wrong})")).await, "22023", "{wrong}");
-    }
-    for wrong in ["''", "null", "'k', most_topics => 0"] {
-        assert_eq!(try_sql(&client, &format!("select outbox.find_keys({wrong})")).await, "22023", "{wrong}");
-    }
 }
 
 /// The head's error is its last attempt's, in the view as in the library.
@@ -186,7 +172,7 @@ async fn a_lane_shows_the_error_of_its_head() {
     complete(&client, "w", &held[0], "FAILED").await.unwrap();
     let fail = "select outbox.complete(message_id, lease_token, 'w', 'FAILED', error_code => 'E2', error_message => 'no') \
                 from outbox.delivery";
-    client.batch_execute("select outbox.redrive(all_dead => true)").await.unwrap();
+    run(&client, "select outbox.redrive(all_dead => true)").await;
     claim(&client, "w", 1).await;
     client.query(fail, &[]).await.unwrap();
     let lane = "select concat_ws(' ', state, head_failed, head_error_code, head_error_message) from outbox.lanes";
@@ -200,7 +186,7 @@ async fn attempts(client: &Client, count: i32) {
          select (left(outbox.message_id_floor(now())::text, 19) || right(gen_random_uuid()::text, 17))::uuid, now(), now(), 1, 'DISPATCHED', 'default', 'w' \
          from generate_series(1, {count})"
     );
-    client.batch_execute(&sql).await.unwrap();
+    run(client, &sql).await;
 }
 
 /// Pages that a statement touches, once it is planned.
@@ -226,9 +212,9 @@ async fn deliver(client: &Client, count: i32, seconds: i32) {
          insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
          select id, now(), now() - interval '1 day' - i * interval '1 millisecond', 1, 'DISPATCHED', 'default', 'w' from m"
     );
-    client.batch_execute(&sql).await.unwrap();
+    run(client, &sql).await;
     // Also makes the summaries that autovacuum would have made.
-    client.batch_execute("vacuum (freeze, analyze) outbox.message, outbox.attempt").await.unwrap();
+    run(client, "vacuum (freeze, analyze) outbox.message, outbox.attempt").await;
 }
 
 /// Proves P16: what a sample, the status, the lanes and a search read does not grow with history.
@@ -237,7 +223,7 @@ async fn heavy_history_costs_measure_and_status_nothing() {
     let cluster = Cluster::start_with(&[("autovacuum", "off"), ("synchronous_commit", "off")]).await;
     let database = cluster.database().await;
     let client = database.connect().await;
-    client.batch_execute(OFTEN).await.unwrap();
+    run(&client, OFTEN).await;
     deliver(&client, BASE, 60).await;
     enqueue_plain(&client, 1000).await;
     crate::support::enqueue_lanes(&client, 100, 10).await;

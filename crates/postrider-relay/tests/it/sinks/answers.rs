@@ -1,8 +1,9 @@
 //! What the tests of several sinks ask of verdicts and findings.
 
 use postrider::Claimed;
+use postrider_relay::sink::template::Template;
 use postrider_relay::sink::{Finding, Level};
-use postrider_relay::{Sink, SinkFailure, Verdict};
+use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{claimed, deliver};
 
 /// The failure of the one message there is.
@@ -14,7 +15,30 @@ pub(super) fn failure(verdicts: &[Verdict]) -> &SinkFailure {
 }
 
 pub(super) fn assert_delivered(verdicts: &[Verdict]) {
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    assert!(verdicts.iter().all(delivered), "{verdicts:?}");
+}
+
+/// Code and class of a failure.
+pub(super) fn failed(verdict: &Verdict) -> (&str, FailureClass) {
+    let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
+    (&failure.code, failure.class)
+}
+
+pub(super) fn delivered(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Delivered(_))
+}
+
+pub(super) async fn deliver_one(sink: &dyn Sink, message: &Claimed) -> Verdict {
+    deliver(sink, std::slice::from_ref(message)).await.remove(0)
+}
+
+pub(super) fn template(text: &str) -> Template {
+    text.parse().expect("a template")
+}
+
+/// The messages of a lane, from number 1.
+pub(super) fn lane(name: &str, messages: i64) -> Vec<Claimed> {
+    (1..=messages).map(|number| in_lane(name, number)).collect()
 }
 
 /// A message of a lane.
@@ -34,11 +58,11 @@ pub(super) fn has(findings: &[Finding], level: Level, words: &str) -> bool {
 /// what was sent before is a prefix. On a slow machine even one answer may take longer than there is time.
 #[cfg(any(feature = "mqtt", feature = "nats", feature = "rabbitmq"))]
 pub(super) async fn deliver_a_long_lane_in_parts(sink: &dyn Sink) {
-    let messages: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
+    let messages = lane("a", 1_000);
     let mut waiting = messages.as_slice();
     while !waiting.is_empty() {
         let verdicts = deliver(sink, waiting).await;
-        let done = verdicts.iter().take_while(|verdict| matches!(verdict, Verdict::Delivered(_))).count();
+        let done = verdicts.iter().take_while(|verdict| delivered(verdict)).count();
         let rest = &verdicts[done..];
         let slow =
             |verdict: &Verdict| matches!(verdict, Verdict::Failed(failure) if failure.code == SinkFailure::UNREACHABLE);

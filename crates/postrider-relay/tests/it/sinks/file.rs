@@ -49,14 +49,6 @@ impl Destination for Directory {
         fs::rename(self.root.path().join("away"), self.root.path().join("data")).expect("renamed");
     }
 
-    fn stall(&self) {
-        panic!("a file does not stand still");
-    }
-
-    fn resume(&self) {
-        panic!("a file does not stand still");
-    }
-
     async fn arrived(&self, different: usize) -> Vec<Arrived> {
         let all = async {
             loop {
@@ -116,11 +108,11 @@ fn arrived(line: Line<'_>) -> Arrived {
     )
 }
 
-postrider_testkit::sink_contract_cases! { Directory, transfer,
+postrider_testkit::contract_cases! { Directory::start(), sink_contract transfer,
     a_batch_keeps_its_order
     one_sink_serves_many_tasks
 }
-postrider_testkit::sink_contract_cases! { Directory, outage,
+postrider_testkit::contract_cases! { Directory::start(), sink_contract outage,
     a_server_that_is_down_at_the_start
     heavy_killed_in_the_middle_and_started_again
 }

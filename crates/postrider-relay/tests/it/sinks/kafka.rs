@@ -12,9 +12,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postrider::{Claimed, Content};
 use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
-use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
+use postrider_relay::{Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver, distinct};
-use postrider_testkit::{Broker as _, Consumer, Kafka};
+use postrider_testkit::{Broker as _, Consumer, Kafka, Server};
 use tokio::sync::Mutex;
 
 use self::support::{options, reference};
@@ -55,20 +55,8 @@ impl Destination for Nisshi {
         self.sink_to(&self.topic)
     }
 
-    async fn kill(&mut self) {
-        self.kafka.kill();
-    }
-
-    async fn restart(&mut self) {
-        self.kafka.restart().await;
-    }
-
-    fn stall(&self) {
-        self.kafka.stall();
-    }
-
-    fn resume(&self) {
-        self.kafka.resume();
+    fn server(&self) -> &Server {
+        self.kafka.server()
     }
 
     async fn arrived(&self, different: usize) -> Vec<Arrived> {
@@ -95,43 +83,16 @@ impl Destination for Nisshi {
     async fn refusals(&self) -> Vec<Refusal> {
         let mut large = claimed("orders", "1");
         self.spoil(&mut large);
-        let refusal = |why, sink, message, code, class| Refusal { why, sink, message, code, class };
+        let (ours, by_topic) = (self.sink_to(&self.topic), self.sink_to("{topic}"));
+        let own = claimed("__consumer_offsets", "1");
+        let (order, no_address) = (|| claimed("orders", "1"), SinkFailure::NO_ADDRESS);
+        let unknown = "KAFKA_UNKNOWN_TOPIC_OR_PARTITION";
         vec![
-            refusal(
-                "larger than message.max.bytes",
-                self.sink_to(&self.topic),
-                large,
-                SinkFailure::TOO_LARGE,
-                FailureClass::Terminal,
-            ),
-            refusal(
-                "no tenant for the topic",
-                self.sink_to("{tenant_id}"),
-                claimed("orders", "1"),
-                SinkFailure::NO_ADDRESS,
-                FailureClass::Terminal,
-            ),
-            refusal(
-                "no name of a topic",
-                self.sink_to("{topic}"),
-                claimed("orders of today", "1"),
-                SinkFailure::NO_ADDRESS,
-                FailureClass::Terminal,
-            ),
-            refusal(
-                "a topic of Kafka's own",
-                self.sink_to("{topic}"),
-                claimed("__consumer_offsets", "1"),
-                SinkFailure::FORBIDDEN_DESTINATION,
-                FailureClass::Terminal,
-            ),
-            refusal(
-                "a topic that is not there",
-                self.sink_to("nowhere"),
-                claimed("orders", "1"),
-                "KAFKA_UNKNOWN_TOPIC_OR_PARTITION",
-                FailureClass::Retryable,
-            ),
+            Refusal::terminal("larger than message.max.bytes", ours, large, SinkFailure::TOO_LARGE),
+            Refusal::terminal("no tenant for the topic", self.sink_to("{tenant_id}"), order(), no_address),
+            Refusal::terminal("no name of a topic", by_topic.clone(), claimed("orders of today", "1"), no_address),
+            Refusal::terminal("a topic of Kafka's own", by_topic, own, SinkFailure::FORBIDDEN_DESTINATION),
+            Refusal::retryable("a topic that is not there", self.sink_to("nowhere"), order(), unknown),
         ]
     }
 

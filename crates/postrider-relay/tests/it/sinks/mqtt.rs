@@ -12,11 +12,11 @@ use async_trait::async_trait;
 use postrider::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
-use postrider_relay::sink::template::Template;
-use postrider_relay::{FailureClass, Sink, SinkFailure};
-use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
-use postrider_testkit::{Arrival, Broker as _, Consumer, Mosquitto, sink_contract};
+use postrider_relay::{Sink, SinkFailure};
+use postrider_testkit::sink_contract::{Destination, Refusal, claimed, until_arrived};
+use postrider_testkit::{Arrival, Broker as _, Consumer, Mosquitto, Server, sink_contract};
 
+use super::answers::template;
 use super::throughput::beside_a_bare_loop;
 
 /// What the server sends to a subscriber does not wait for the subscriber's answers.
@@ -47,10 +47,6 @@ impl Mqtt {
     }
 }
 
-fn template(text: &str) -> Template {
-    text.parse().expect("a template")
-}
-
 fn sink(options: MqttOptions) -> Arc<dyn Sink> {
     Arc::new(MqttSink::new(options).expect("the options are good"))
 }
@@ -69,37 +65,27 @@ impl Destination for Mqtt {
         self.server.stop().await;
     }
 
-    async fn restart(&mut self) {
-        self.server.restart().await;
+    fn server(&self) -> &Server {
+        self.server.server()
     }
 
-    fn stall(&self) {
-        self.server.stall();
-    }
-
-    fn resume(&self) {
-        self.server.resume();
-    }
-
-    async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        until_arrived(&self.consumer, different).await
+    fn consumer(&self) -> &Consumer {
+        &self.consumer
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
-        let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
-        let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
         let large = claimed("orders", &format!("\"{}\"", "x".repeat(300_000)));
         let lane = self.options().topic(template("orders/{lane}"));
         let mut lines = claimed("orders", "1");
         lines.headers.insert("x-note".to_owned(), "two\nlines".to_owned());
         let no_address = SinkFailure::NO_ADDRESS;
         vec![
-            refusal("nobody listens", self.options(), claimed("nobody", "1"), "MQTT_NO_SUBSCRIBERS", retryable),
-            refusal("it is too large", self.options(), large, SinkFailure::TOO_LARGE, terminal),
-            refusal("its topic is a filter", self.options(), claimed("orders/#", "1"), no_address, terminal),
-            refusal("its topic is another", self.options(), claimed("orders/+", "1"), no_address, terminal),
-            refusal("it has no lane", lane, claimed("orders", "1"), no_address, terminal),
-            refusal("a header has two lines", self.options(), lines, SinkFailure::INVALID_HEADER, terminal),
+            Refusal::retryable("nobody listens", sink(self.options()), claimed("nobody", "1"), "MQTT_NO_SUBSCRIBERS"),
+            Refusal::terminal("it is too large", sink(self.options()), large, SinkFailure::TOO_LARGE),
+            Refusal::terminal("its topic is a filter", sink(self.options()), claimed("orders/#", "1"), no_address),
+            Refusal::terminal("its topic is another", sink(self.options()), claimed("orders/+", "1"), no_address),
+            Refusal::terminal("it has no lane", sink(lane), claimed("orders", "1"), no_address),
+            Refusal::terminal("a header has two lines", sink(self.options()), lines, SinkFailure::INVALID_HEADER),
         ]
     }
 

@@ -11,14 +11,11 @@ use postrider::{Claimed, Content};
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::Level;
 use postrider_relay::sink::nats::{NatsOptions, NatsSink};
-use postrider_relay::sink::template::Template;
 use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
-use postrider_testkit::sink_contract::{
-    Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
-};
-use postrider_testkit::{Broker as _, Consumer, Nats};
+use postrider_testkit::sink_contract::{Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived};
+use postrider_testkit::{Broker as _, Consumer, Nats, Server};
 
-use super::answers::{assert_delivered, deliver_a_long_lane_in_parts, failure, has, in_lane};
+use super::answers::{assert_delivered, deliver_a_long_lane_in_parts, failed, failure, has, in_lane, lane, template};
 use super::throughput::beside_a_bare_loop;
 
 /// Takes what the contract sends.
@@ -47,61 +44,32 @@ impl Destination for NatsDestination {
         Arc::new(sink(options(&self.nats)))
     }
 
-    async fn kill(&mut self) {
-        self.nats.kill();
+    fn server(&self) -> &Server {
+        self.nats.server()
     }
 
-    async fn restart(&mut self) {
-        self.nats.restart().await;
-    }
-
-    fn stall(&self) {
-        self.nats.stall();
-    }
-
-    fn resume(&self) {
-        self.nats.resume();
-    }
-
-    async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        until_arrived(&self.consumer, different).await
+    fn consumer(&self) -> &Consumer {
+        &self.consumer
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
-        let plain: Arc<dyn Sink> = self.sink().await;
-        let refusal = |why, message, code, class| Refusal { why, sink: Arc::clone(&plain), message, code, class };
+        let plain = || sink(options(&self.nats));
         let mut header = claimed("orders", "1");
         header.headers.insert("x-lines".to_owned(), "one\r\ntwo".to_owned());
         let mut large = claimed("orders", "1");
         large.content = Content::Bytes(vec![b'x'; 1024 * 1024]);
-        let elsewhere = options(&self.nats).stream(Some("INVOICES".to_owned()));
-        let listed = options(&self.nats).destinations(["orders"].into_iter().collect());
+        let elsewhere = sink(options(&self.nats).stream(Some("INVOICES".to_owned())));
+        let listed = sink(options(&self.nats).destinations(["orders"].into_iter().collect()));
+        let forbidden = SinkFailure::FORBIDDEN_DESTINATION;
         vec![
-            refusal("no stream", claimed(NOWHERE, "1"), "NATS_NO_RESPONDERS", FailureClass::Retryable),
-            refusal("the stream is full", claimed(FULL, "1"), "NATS_10077", FailureClass::Retryable),
-            refusal("beyond max_payload", large, SinkFailure::TOO_LARGE, FailureClass::Terminal),
-            refusal("a line break in a header", header, SinkFailure::INVALID_HEADER, FailureClass::Terminal),
-            refusal("a wildcard", claimed("orders.>", "1"), SinkFailure::NO_ADDRESS, FailureClass::Terminal),
-            refusal(
-                "the server's own",
-                claimed("$JS.API.INFO", "1"),
-                SinkFailure::FORBIDDEN_DESTINATION,
-                FailureClass::Terminal,
-            ),
-            Refusal {
-                why: "a subject that is not listed",
-                sink: Arc::new(sink(listed)),
-                message: claimed(NOWHERE, "1"),
-                code: SinkFailure::FORBIDDEN_DESTINATION,
-                class: FailureClass::Terminal,
-            },
-            Refusal {
-                why: "another stream than the configured one takes the subject",
-                sink: Arc::new(sink(elsewhere)),
-                message: claimed("orders", "1"),
-                code: "NATS_10060",
-                class: FailureClass::Retryable,
-            },
+            Refusal::retryable("no stream", plain(), claimed(NOWHERE, "1"), "NATS_NO_RESPONDERS"),
+            Refusal::retryable("the stream is full", plain(), claimed(FULL, "1"), "NATS_10077"),
+            Refusal::terminal("beyond max_payload", plain(), large, SinkFailure::TOO_LARGE),
+            Refusal::terminal("a line break in a header", plain(), header, SinkFailure::INVALID_HEADER),
+            Refusal::terminal("a wildcard", plain(), claimed("orders.>", "1"), SinkFailure::NO_ADDRESS),
+            Refusal::terminal("the server's own", plain(), claimed("$JS.API.INFO", "1"), forbidden),
+            Refusal::terminal("a subject that is not listed", listed, claimed(NOWHERE, "1"), forbidden),
+            Refusal::retryable("another stream takes the subject", elsewhere, claimed("orders", "1"), "NATS_10060"),
         ]
     }
 
@@ -120,10 +88,6 @@ fn sink(options: NatsOptions) -> NatsSink {
     NatsSink::new(options).expect("options that work")
 }
 
-fn template(source: &str) -> Template {
-    source.parse().expect("a template")
-}
-
 /// A stream on files that takes one subject.
 fn stream(name: &str, subject: &str) -> Config {
     Config { name: name.to_owned(), subjects: vec![subject.to_owned()], ..Config::default() }
@@ -139,15 +103,21 @@ async fn make(nats: &Nats, config: Config) -> Context {
     context
 }
 
+/// A server with a stream, and a sink that leads there.
+async fn orders() -> (Nats, Context, NatsSink) {
+    let nats = Nats::start().await;
+    let context = make(&nats, stream(STREAM, "orders")).await;
+    let sink = sink(options(&nats));
+    (nats, context, sink)
+}
+
 async fn stored(context: &Context, stream: &str) -> u64 {
     context.get_stream(stream).await.expect("the stream").cached_info().state.messages
 }
 
 #[tokio::test]
 async fn the_same_message_twice_is_stored_once_and_delivered_twice() {
-    let nats = Nats::start().await;
-    let context = make(&nats, stream(STREAM, "orders")).await;
-    let sink = sink(options(&nats));
+    let (_nats, context, sink) = orders().await;
     let message = claimed("orders", "1");
     let verdicts = [deliver(&sink, std::slice::from_ref(&message)).await, deliver(&sink, &[message]).await].concat();
     let [Verdict::Delivered(first), Verdict::Delivered(second)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
@@ -159,9 +129,7 @@ async fn the_same_message_twice_is_stored_once_and_delivered_twice() {
 /// Two sinks that lead into one stream: both deliveries are stored.
 #[tokio::test]
 async fn a_message_for_two_sinks_of_one_stream_is_stored_twice() {
-    let nats = Nats::start().await;
-    let context = make(&nats, stream(STREAM, "orders")).await;
-    let sink = sink(options(&nats));
+    let (_nats, context, sink) = orders().await;
     let mut copies = [claimed("orders", "1"), claimed("orders", "1")];
     copies[1].message_id = copies[0].message_id;
     "audit".clone_into(&mut copies[1].sink);
@@ -194,9 +162,7 @@ async fn a_producer_does_not_command_the_server() {
 /// The stream is deleted between two batches and made again: what is refused meanwhile says how to make it.
 #[tokio::test]
 async fn a_stream_that_is_deleted_and_made_again() {
-    let nats = Nats::start().await;
-    let context = make(&nats, stream(STREAM, "orders")).await;
-    let sink = sink(options(&nats));
+    let (_nats, context, sink) = orders().await;
     assert_delivered(&deliver(&sink, &[in_lane("a", 1), in_lane("b", 1)]).await);
     context.delete_stream(STREAM).await.expect("it goes");
     let next = [in_lane("a", 2), in_lane("a", 3), in_lane("b", 2)];
@@ -217,12 +183,11 @@ async fn a_message_that_only_the_stream_finds_too_large_stops_its_lane() {
     let context = make(&nats, Config { max_message_size: 4_096, ..stream(STREAM, "orders") }).await;
     let sink = sink(options(&nats));
     for size in [8_192, 100_000] {
-        let mut messages: Vec<Claimed> = (1..=4).map(|number| in_lane("a", number)).collect();
+        let mut messages = lane("a", 4);
         messages[1].content = Content::Bytes(vec![b'x'; size]);
         let verdicts = deliver(&sink, &messages).await;
         assert_delivered(&verdicts[..1]);
-        let refused = failure(&verdicts[1..2]);
-        assert_eq!((refused.code.as_str(), refused.class), (SinkFailure::TOO_LARGE, FailureClass::Terminal));
+        assert_eq!(failed(&verdicts[1]), (SinkFailure::TOO_LARGE, FailureClass::Terminal));
         assert_eq!(verdicts[2..], [Verdict::NotSent, Verdict::NotSent]);
     }
     assert_eq!(stored(&context, STREAM).await, 2);
@@ -266,9 +231,7 @@ async fn what_may_not_be_published_is_told() {
 /// stays here, but for what the library had in its hands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_written_when_a_delivery_is_dropped_is_not_sent() {
-    let nats = Nats::start().await;
-    let context = make(&nats, stream(STREAM, "orders")).await;
-    let sink = sink(options(&nats));
+    let (nats, context, sink) = orders().await;
     assert_delivered(&deliver(&sink, &[claimed("orders", "0")]).await);
     nats.stall();
     let large = |_| {

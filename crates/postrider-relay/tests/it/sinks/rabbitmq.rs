@@ -9,11 +9,11 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use postrider::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
-use postrider_relay::sink::template::Template;
-use postrider_relay::{FailureClass, Sink, SinkFailure};
-use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, until_arrived};
-use postrider_testkit::{Arrival, Broker as _, Consumer, RabbitMq, sink_contract};
+use postrider_relay::{Sink, SinkFailure};
+use postrider_testkit::sink_contract::{Destination, Refusal, claimed, until_arrived};
+use postrider_testkit::{Arrival, Broker as _, Consumer, RabbitMq, Server, sink_contract};
 
+use super::answers::template;
 use super::throughput::beside_a_bare_loop;
 
 const EXCHANGE: &str = "events";
@@ -41,10 +41,6 @@ impl Rabbit {
     }
 }
 
-fn template(text: &str) -> Template {
-    text.parse().expect("a template")
-}
-
 fn sink(options: RabbitmqOptions) -> Arc<dyn Sink> {
     Arc::new(RabbitmqSink::new(options).expect("the options are good"))
 }
@@ -59,30 +55,16 @@ impl Destination for Rabbit {
         sink(self.options())
     }
 
-    async fn kill(&mut self) {
-        self.server.kill();
+    fn server(&self) -> &Server {
+        self.server.server()
     }
 
-    async fn restart(&mut self) {
-        self.server.restart().await;
-    }
-
-    fn stall(&self) {
-        self.server.stall();
-    }
-
-    fn resume(&self) {
-        self.server.resume();
-    }
-
-    async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        until_arrived(&self.consumer, different).await
+    fn consumer(&self) -> &Consumer {
+        &self.consumer
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
         let message = |topic: &str| claimed(topic, "1");
-        let refusal = |why, options, message, code, class| Refusal { why, sink: sink(options), message, code, class };
-        let (terminal, retryable) = (FailureClass::Terminal, FailureClass::Retryable);
         let nowhere = self.options().exchange(Some(template("nowhere")));
         let small = self.options().max_message_size(100);
         let large = claimed("orders", &format!("\"{}\"", "x".repeat(100)));
@@ -102,19 +84,19 @@ impl Destination for Rabbit {
         let pair = [format!("{EXCHANGE}/orders")].into_iter().collect();
         let pair = self.options().destinations(pair);
         vec![
-            refusal("nobody is bound", self.options(), message("nobody"), "AMQP_NO_ROUTE", retryable),
-            refusal("there is no such exchange", nowhere, message("orders"), "AMQP_NOT_FOUND", retryable),
-            refusal("it is too large", small, large, SinkFailure::TOO_LARGE, terminal),
-            refusal("the password is wrong", wrong, message("orders"), SinkFailure::UNAUTHORIZED, retryable),
-            refusal("there is no such host", vhost, message("orders"), "AMQP_NOT_ALLOWED", retryable),
-            refusal("it has no lane", lane, message("orders"), SinkFailure::NO_ADDRESS, terminal),
-            refusal("its key is too long", self.options(), long_key, SinkFailure::NO_ADDRESS, terminal),
-            refusal("a queue of the server's own", queue, message("amq.rabbitmq.reply-to"), forbidden, terminal),
-            refusal("a queue that is not listed", listed, message("orders"), forbidden, terminal),
-            refusal("an exchange of the server's own", exchange, message("amq.direct"), forbidden, terminal),
-            refusal("a key that is not listed", pair, message("users"), forbidden, terminal),
-            refusal("a header is RabbitMQ's own", self.options(), copies, SinkFailure::INVALID_HEADER, terminal),
-            refusal("its headers fill a frame", self.options(), heavy, SinkFailure::INVALID_HEADER, terminal),
+            Refusal::retryable("nobody is bound", sink(self.options()), message("nobody"), "AMQP_NO_ROUTE"),
+            Refusal::retryable("there is no such exchange", sink(nowhere), message("orders"), "AMQP_NOT_FOUND"),
+            Refusal::terminal("it is too large", sink(small), large, SinkFailure::TOO_LARGE),
+            Refusal::retryable("the password is wrong", sink(wrong), message("orders"), SinkFailure::UNAUTHORIZED),
+            Refusal::retryable("there is no such host", sink(vhost), message("orders"), "AMQP_NOT_ALLOWED"),
+            Refusal::terminal("it has no lane", sink(lane), message("orders"), SinkFailure::NO_ADDRESS),
+            Refusal::terminal("its key is too long", sink(self.options()), long_key, SinkFailure::NO_ADDRESS),
+            Refusal::terminal("a queue of the server's own", sink(queue), message("amq.rabbitmq.reply-to"), forbidden),
+            Refusal::terminal("a queue that is not listed", sink(listed), message("orders"), forbidden),
+            Refusal::terminal("an exchange of the server's own", sink(exchange), message("amq.direct"), forbidden),
+            Refusal::terminal("a key that is not listed", sink(pair), message("users"), forbidden),
+            Refusal::terminal("a header is RabbitMQ's own", sink(self.options()), copies, SinkFailure::INVALID_HEADER),
+            Refusal::terminal("its headers fill a frame", sink(self.options()), heavy, SinkFailure::INVALID_HEADER),
         ]
     }
 

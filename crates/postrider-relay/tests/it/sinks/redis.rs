@@ -9,15 +9,12 @@ use postrider::{Claimed, Content};
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::Level;
 use postrider_relay::sink::redis::{RedisOptions, RedisSink};
-use postrider_relay::sink::template::Template;
 use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
-use postrider_testkit::sink_contract::{
-    Arrived, Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived,
-};
-use postrider_testkit::{Broker as _, Consumer, Redis};
+use postrider_testkit::sink_contract::{Destination, Refusal, assert_lanes_in_order, claimed, deliver, until_arrived};
+use postrider_testkit::{Broker as _, Consumer, Redis, Server};
 use tokio::process::Command;
 
-use super::answers::{assert_delivered, failure, has, in_lane};
+use super::answers::{assert_delivered, failed, failure, has, in_lane, lane, template};
 use super::throughput::beside_a_bare_loop;
 
 /// A key that is taken by something that is no stream.
@@ -41,69 +38,29 @@ impl Destination for RedisDestination {
         Arc::new(sink(options(&self.redis)))
     }
 
-    async fn kill(&mut self) {
-        self.redis.kill();
+    fn server(&self) -> &Server {
+        self.redis.server()
     }
 
-    async fn restart(&mut self) {
-        self.redis.restart().await;
-    }
-
-    fn stall(&self) {
-        self.redis.stall();
-    }
-
-    fn resume(&self) {
-        self.redis.resume();
-    }
-
-    async fn arrived(&self, different: usize) -> Vec<Arrived> {
-        until_arrived(&self.consumer, different).await
+    fn consumer(&self) -> &Consumer {
+        &self.consumer
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
-        let plain: Arc<dyn Sink> = self.sink().await;
-        let small = options(&self.redis).max_message_bytes(10);
-        let by_tenant = options(&self.redis).stream(template("{tenant_id}"));
+        let plain = || sink(options(&self.redis));
+        let small = sink(options(&self.redis).max_message_bytes(10));
+        let by_tenant = sink(options(&self.redis).stream(template("{tenant_id}")));
+        let listed = sink(options(&self.redis).destinations(["orders"].into_iter().collect()));
         let mut crowded = claimed("orders", "1");
         crowded.headers = (0..3_600).map(|n| (format!("x-{n}"), n.to_string())).collect();
-        let listed = options(&self.redis).destinations(["orders"].into_iter().collect());
+        let large = claimed("orders", "\"0123456789\"");
+        let forbidden = SinkFailure::FORBIDDEN_DESTINATION;
         vec![
-            Refusal {
-                why: "more headers than an entry takes",
-                sink: Arc::clone(&plain),
-                message: crowded,
-                code: SinkFailure::INVALID_HEADER,
-                class: FailureClass::Terminal,
-            },
-            Refusal {
-                why: "the stream's key holds a string",
-                sink: Arc::clone(&plain),
-                message: claimed(OCCUPIED, "1"),
-                code: "REDIS_WRONGTYPE",
-                class: FailureClass::Retryable,
-            },
-            Refusal {
-                why: "more bytes than the server is said to take",
-                sink: Arc::new(sink(small)),
-                message: claimed("orders", "\"0123456789\""),
-                code: SinkFailure::TOO_LARGE,
-                class: FailureClass::Terminal,
-            },
-            Refusal {
-                why: "a stream for each tenant, and the message has none",
-                sink: Arc::new(sink(by_tenant)),
-                message: claimed("orders", "1"),
-                code: SinkFailure::NO_ADDRESS,
-                class: FailureClass::Terminal,
-            },
-            Refusal {
-                why: "a stream that is not listed",
-                sink: Arc::new(sink(listed)),
-                message: claimed("sessions", "1"),
-                code: SinkFailure::FORBIDDEN_DESTINATION,
-                class: FailureClass::Terminal,
-            },
+            Refusal::terminal("more headers than an entry takes", plain(), crowded, SinkFailure::INVALID_HEADER),
+            Refusal::retryable("its key holds a string", plain(), claimed(OCCUPIED, "1"), "REDIS_WRONGTYPE"),
+            Refusal::terminal("more bytes than the server is said to take", small, large, SinkFailure::TOO_LARGE),
+            Refusal::terminal("it has no tenant", by_tenant, claimed("orders", "1"), SinkFailure::NO_ADDRESS),
+            Refusal::terminal("a stream that is not listed", listed, claimed("sessions", "1"), forbidden),
         ]
     }
 
@@ -120,10 +77,6 @@ fn options(redis: &Redis) -> RedisOptions {
 
 fn sink(options: RedisOptions) -> RedisSink {
     RedisSink::new(options).expect("options that work")
-}
-
-fn template(source: &str) -> Template {
-    source.parse().expect("a template")
 }
 
 /// What redis-cli prints.
@@ -244,7 +197,7 @@ async fn a_stream_is_trimmed_to_about_its_length() {
     let redis = Redis::start().await;
     let sink = sink(options(&redis).max_len(Some(200)));
     let alone: Vec<Claimed> = (0..1_000).map(|number| claimed("orders", &number.to_string())).collect();
-    let together: Vec<Claimed> = (1..=1_000).map(|number| in_lane("a", number)).collect();
+    let together = lane("a", 1_000);
     for messages in [alone, together] {
         let verdicts = deliver(&sink, &messages).await;
         assert_delivered(&verdicts);
@@ -263,8 +216,7 @@ async fn a_master_that_became_a_replica_is_left_alone_until_it_is_one_again() {
     let master = Redis::start().await;
     cli(&redis, &["REPLICAOF", "127.0.0.1", &master.port().to_string()]).await;
     let verdicts = deliver(&sink, &messages).await;
-    let refused = failure(&verdicts[..1]);
-    assert_eq!((refused.code.as_str(), refused.class), ("REDIS_READONLY", FailureClass::Retryable), "{refused:?}");
+    assert_eq!(failed(&verdicts[0]), ("REDIS_READONLY", FailureClass::Retryable));
     assert_eq!(verdicts[1], Verdict::NotSent);
     let findings = sink.check().await;
     assert!(has(&findings, Level::Broken, "replica"), "{findings:?}");
@@ -278,7 +230,7 @@ async fn a_master_that_became_a_replica_is_left_alone_until_it_is_one_again() {
 async fn a_lane_over_several_streams_stops_at_the_first_refusal() {
     let redis = Redis::start().await;
     cli(&redis, &["SET", OCCUPIED, "a string"]).await;
-    let mut messages: Vec<Claimed> = (1..=4).map(|number| in_lane("a", number)).collect();
+    let mut messages = lane("a", 4);
     OCCUPIED.clone_into(&mut messages[1].topic);
     "invoices".clone_into(&mut messages[2].topic);
     let verdicts = deliver(&sink(options(&redis)), &messages).await;

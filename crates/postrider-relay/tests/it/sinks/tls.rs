@@ -12,9 +12,9 @@ use postrider_relay::sink::redis::{RedisOptions, RedisSink};
 use postrider_relay::sink::template::Template;
 use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{claimed, deliver};
-use postrider_testkit::{Mosquitto, Nats, RabbitMq, Redis};
+use postrider_testkit::{Broker as _, Mosquitto, Nats, RabbitMq, Redis};
 
-use super::answers::{assert_delivered, failure};
+use super::answers::{assert_delivered, failed};
 use super::authority::Authority;
 
 fn text(path: &Path) -> &str {
@@ -30,12 +30,7 @@ fn free_port() -> u16 {
 async fn assert_trust_decides(trusting: Arc<dyn Sink>, other: Arc<dyn Sink>) {
     assert_delivered(&deliver(&*trusting, &[claimed("orders", "1")]).await);
     let verdicts = deliver(&*other, &[claimed("orders", "1")]).await;
-    let failure = failure(&verdicts);
-    assert_eq!(
-        (failure.code.as_str(), failure.class),
-        (SinkFailure::UNREACHABLE, FailureClass::Retryable),
-        "{failure:?}"
-    );
+    assert_eq!(failed(&verdicts[0]), (SinkFailure::UNREACHABLE, FailureClass::Retryable), "{verdicts:?}");
 }
 
 #[tokio::test]
@@ -86,9 +81,9 @@ async fn nats_with_certificates_on_both_sides() {
     let sink = |options| NatsSink::new(options).expect("good options");
     let verdicts = deliver(&sink(options(&ours)), &[claimed("orders", "1")]).await;
     // It answers, if only that nobody made a stream.
-    assert_eq!(failure(&verdicts).code, "NATS_NO_RESPONDERS", "{verdicts:?}");
+    assert_eq!(failed(&verdicts[0]).0, "NATS_NO_RESPONDERS", "{verdicts:?}");
     let verdicts = deliver(&sink(options(&stranger)), &[claimed("orders", "1")]).await;
-    assert_eq!(failure(&verdicts).code, SinkFailure::UNREACHABLE, "{verdicts:?}");
+    assert_eq!(failed(&verdicts[0]).0, SinkFailure::UNREACHABLE, "{verdicts:?}");
 }
 
 #[tokio::test]

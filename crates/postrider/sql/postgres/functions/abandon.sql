@@ -9,17 +9,14 @@
 --   the deliveries. Index: none, as in repair_expired_leases: it
 --   reads the hot table once. Returns how many were taken back.
 create or replace function :"schema".abandon(lease_token uuid)
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
 declare
     v_ids uuid[];
 begin
-    if abandon.lease_token is null then
-        raise exception 'lease_token must not be null' using errcode = '22023';
-    end if;
+    perform refuse_unless(abandon.lease_token is not null, 'lease_token must not be null');
     perform refuse_stale_snapshot();
     insert into abandoned_claim (lease_token, abandoned_at) values (abandon.lease_token, clock_timestamp())
     on conflict do nothing;
@@ -40,8 +37,7 @@ comment on function :"schema".abandon is
 -- written to meet that of an abandon, whichever came first: the later one waits for the transaction of the other. It is gone
 -- when the transaction ends. The table is unlogged: this adds nothing to the write-ahead log.
 create or replace function :"schema".refuse_abandoned_claim(lease_token uuid)
-    returns void
-    language plpgsql
+    returns void language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column

@@ -3,15 +3,10 @@
 -- Transition: pending, or leased with a lease that is over -> dead. A lane head in a sink whose on_dead is `park` keeps its row with due_at = infinity,
 -- which holds the lane; anything else leaves the hot table. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".bury(sink text, message_ids uuid[], at_time timestamptz)
-    returns void
-    language plpgsql
+    returns void language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -41,10 +36,7 @@ comment on function :"schema".bury is 'Internal: deliveries out of attempts beco
 
 -- Whether a dead lane head holds its lane in this sink. Internal.
 create or replace function :"schema".parks(sink text)
-    returns boolean
-    language sql stable
+    returns boolean language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select coalesce((select s.on_dead = 'park' from sink s where s.name = parks.sink), true)
-$$;
+as $$ select coalesce((select s.on_dead = 'park' from sink s where s.name = parks.sink), true) $$;
 comment on function :"schema".parks is 'Internal: true unless the sink skips dead lane heads.';

@@ -11,11 +11,7 @@ create or replace function :"schema".cancel(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
     tenant_id uuid default null, lane text default null, at_most integer default 1000, actor text default null
 )
-    returns integer
-    language sql security definer
+    returns integer language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select change_pending('cancel', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor)
-$$;
-comment on function :"schema".cancel is
-    'Takes pending deliveries back for good; returns how many. What a worker holds is left alone.';
+as $$ select change_pending('cancel', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor) $$;
+comment on function :"schema".cancel is 'Takes pending deliveries back for good, not those that a worker holds.';

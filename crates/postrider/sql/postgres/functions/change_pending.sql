@@ -9,11 +9,9 @@ create or replace function :"schema".change_pending(
     action text, message_ids uuid[], sink text, namespace text, topic text, tenant_id uuid, lane text, at_most integer,
     actor text
 )
-    returns integer
-    language plpgsql
+    returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_custom_plan
-    set jit = off
+    set plan_cache_mode = force_custom_plan set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -21,9 +19,7 @@ declare
     v_places  tid[];
     v_count   integer;
 begin
-    if not coalesce(change_pending.at_most between 1 and 10000, false) then
-        raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
-    end if;
+    perform refuse_unless(change_pending.at_most between 1 and 10000, 'at_most must be between 1 and 10000');
     select array_agg(c.place) into v_places
     from (
         select d.ctid as place from delivery d
@@ -60,11 +56,10 @@ begin
     if v_count > 0 then
         perform notify_sleepers();
     end if;
-    perform write_audit(change_pending.actor, change_pending.action, jsonb_build_object(
+    return write_audit(change_pending.actor, change_pending.action, jsonb_build_object(
         'message_ids', change_pending.message_ids, 'sink', change_pending.sink, 'namespace', change_pending.namespace,
         'topic', change_pending.topic, 'tenant_id', change_pending.tenant_id, 'lane', change_pending.lane,
         'at_most', change_pending.at_most), v_count);
-    return v_count;
 end
 $$;
 comment on function :"schema".change_pending is 'Internal: cancels pending deliveries of a kind, or makes them due.';

@@ -39,17 +39,10 @@ create or replace function :"schema".claim(
     lease_token    uuid        default null,
     with_content   boolean     default true
 )
-    returns setof :"schema".claimed
-    language plpgsql security definer
-    rows 100
+    returns setof :"schema".claimed language plpgsql security definer rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set enable_sort = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -11,14 +11,10 @@
 create or replace function :"schema".claim_due(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer, due_from timestamptz
 )
-    returns table (place tid, size_bytes integer, unsettled_id uuid)
-    language plpgsql
+    returns table (place tid, size_bytes integer, unsettled_id uuid) language plpgsql
     rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_sort = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
     set jit = off
 as $$
 #variable_conflict use_column
@@ -92,8 +88,7 @@ create or replace function :"schema".pick_due(
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set jit = off
+    set plan_cache_mode = force_generic_plan set jit = off
 as $$
 begin
     select coalesce(array_agg(f.place) filter (where f.fits), '{}'),

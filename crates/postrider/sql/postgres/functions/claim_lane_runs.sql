@@ -17,16 +17,10 @@ create or replace function :"schema".claim_lane_runs(
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
     returns table (place tid, size_bytes integer, unsettled_id uuid, lane text, sequence_id bigint, at_limit boolean)
-    language plpgsql
-    rows 100
+    language plpgsql rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set enable_sort = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set jit = off
 as $$
 #variable_conflict use_column
 begin

@@ -10,8 +10,7 @@ create or replace function :"schema".claim_lanes(
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set jit = off
+    set plan_cache_mode = force_generic_plan set jit = off
 as $$
 #variable_conflict use_variable
 declare

@@ -15,8 +15,7 @@ create or replace function :"schema".complete(
     latency_ms           integer default null,
     answer               text    default null
 )
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
@@ -50,8 +49,7 @@ comment on function :"schema".complete is 'Records one outcome; raises P7002 LEA
 -- Finalizes a whole batch as delivered. Only rows still held under the token change; returns how many this call
 -- changed. A wrong token changes nothing and returns 0.
 create or replace function :"schema".mark_delivered(lease_token uuid, message_ids uuid[])
-    returns integer
-    language sql security definer
+    returns integer language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select count(*)::integer

@@ -19,12 +19,9 @@ create or replace function :"schema".complete_many(
     latency_ms           integer[] default null,
     answer               text[]    default null
 )
-    returns setof :"schema".completed
-    language plpgsql security definer
-    rows 100
+    returns setof :"schema".completed language plpgsql security definer rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set jit = off
+    set plan_cache_mode = force_generic_plan set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -112,13 +109,9 @@ comment on function :"schema".complete_many is
 -- Locks what is held under one lease at this time, in id order: for a call with outcomes of both kinds, and for one that looks
 -- at the clock after it has waited. Internal to complete_many and renew.
 create or replace function :"schema".lock_held(lease_token uuid, message_ids uuid[], at_time timestamptz)
-    returns void
-    language plpgsql
+    returns void language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -138,15 +131,10 @@ create or replace function :"schema".complete_delivered(
     lease_token uuid, message_ids uuid[], worker_id text, at_time timestamptz, refs text[], codes text[],
     latencies_ms integer[]
 )
-    returns setof :"schema".completed
-    language plpgsql
-    rows 100
+    returns setof :"schema".completed language plpgsql rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_nestloop = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_nestloop = off set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -178,16 +166,10 @@ create or replace function :"schema".complete_failed(
     retry_after_seconds numeric[], error_codes text[], error_messages text[], refs text[], codes text[],
     latencies_ms integer[], answers text[]
 )
-    returns setof :"schema".completed
-    language plpgsql
-    rows 100
+    returns setof :"schema".completed language plpgsql rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 #variable_conflict use_column
 declare

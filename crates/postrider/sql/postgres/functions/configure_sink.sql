@@ -2,22 +2,34 @@
 -- Routes concern new messages only: a delivery keeps the sink it was written for. A change is audited, and a call that
 -- names an actor in any case (see write_audit).
 
+create or replace function :"schema".remove_route(
+    sink text, topic text default '*', namespace text default '*', actor text default null
+)
+    returns boolean language plpgsql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$
+#variable_conflict use_column
+begin
+    delete from route r
+    where r.sink = remove_route.sink and r.topic = remove_route.topic and r.namespace = remove_route.namespace;
+    return write_audit(remove_route.actor, 'remove_route', jsonb_build_object(
+        'sink', remove_route.sink, 'topic', remove_route.topic, 'namespace', remove_route.namespace), found::integer) > 0;
+end
+$$;
+comment on function :"schema".remove_route is 'Removes a route; false if there was none.';
+
 create or replace function :"schema".configure_sink(
     sink text, paused boolean default null, on_dead text default null, actor text default null
 )
-    returns boolean
-    language plpgsql security definer
+    returns boolean language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
 declare
     v_changed boolean;
 begin
-    if configure_sink.sink is null or configure_sink.sink = '' or octet_length(configure_sink.sink) > 255 then
-        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif configure_sink.on_dead not in ('park', 'skip') then
-        raise exception 'on_dead must be park or skip' using errcode = '22023';
-    end if;
+    perform refuse_unless(octet_length(configure_sink.sink) between 1 and 255, 'sink must be 1 to 255 bytes of text');
+    perform refuse_unless(coalesce(configure_sink.on_dead in ('park', 'skip'), true), 'on_dead must be park or skip');
     insert into sink (name) values (configure_sink.sink) on conflict (name) do nothing;
     update sink s
     set paused = coalesce(configure_sink.paused, s.paused), on_dead = coalesce(configure_sink.on_dead, s.on_dead)
@@ -28,14 +40,12 @@ begin
         perform notify_sleepers();
     end if;
     if configure_sink.on_dead is null and configure_sink.paused is not null then
-        perform write_audit(configure_sink.actor, case when configure_sink.paused then 'pause' else 'resume' end,
-                            jsonb_build_object('sink', configure_sink.sink), v_changed::integer);
-    else
-        perform write_audit(configure_sink.actor, 'configure_sink', jsonb_build_object(
-            'sink', configure_sink.sink, 'paused', configure_sink.paused, 'on_dead', configure_sink.on_dead),
-            v_changed::integer);
+        return write_audit(configure_sink.actor, case when configure_sink.paused then 'pause' else 'resume' end,
+                           jsonb_build_object('sink', configure_sink.sink), v_changed::integer) > 0;
     end if;
-    return v_changed;
+    return write_audit(configure_sink.actor, 'configure_sink', jsonb_build_object(
+        'sink', configure_sink.sink, 'paused', configure_sink.paused, 'on_dead', configure_sink.on_dead),
+        v_changed::integer) > 0;
 end
 $$;
 comment on function :"schema".configure_sink is
@@ -44,47 +54,20 @@ comment on function :"schema".configure_sink is
 create or replace function :"schema".add_route(
     sink text, topic text default '*', namespace text default '*', actor text default null
 )
-    returns boolean
-    language plpgsql security definer
+    returns boolean language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
-declare
-    v_changed boolean;
 begin
-    if not coalesce(octet_length(add_route.sink) between 1 and 255 and octet_length(add_route.topic) between 1 and 255
-                    and octet_length(add_route.namespace) between 1 and 255, false)
-    then
-        raise exception 'sink, topic and namespace must each be 1 to 255 bytes of text' using errcode = '22023';
-    end if;
+    perform refuse_unless(
+        octet_length(add_route.sink) between 1 and 255 and octet_length(add_route.topic) between 1 and 255
+        and octet_length(add_route.namespace) between 1 and 255,
+        'sink, topic and namespace must each be 1 to 255 bytes of text');
     insert into route (namespace, topic, sink) values (add_route.namespace, add_route.topic, add_route.sink)
     on conflict do nothing;
-    v_changed := found;
-    perform write_audit(add_route.actor, 'add_route', jsonb_build_object(
-        'sink', add_route.sink, 'topic', add_route.topic, 'namespace', add_route.namespace), v_changed::integer);
-    return v_changed;
+    return write_audit(add_route.actor, 'add_route', jsonb_build_object(
+        'sink', add_route.sink, 'topic', add_route.topic, 'namespace', add_route.namespace), found::integer) > 0;
 end
 $$;
 comment on function :"schema".add_route is
     'Sends new messages of a topic (* stands for any characters) to a sink; false if the route was there.';
-
-create or replace function :"schema".remove_route(
-    sink text, topic text default '*', namespace text default '*', actor text default null
-)
-    returns boolean
-    language plpgsql security definer
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-#variable_conflict use_column
-declare
-    v_changed boolean;
-begin
-    delete from route r
-    where r.sink = remove_route.sink and r.topic = remove_route.topic and r.namespace = remove_route.namespace;
-    v_changed := found;
-    perform write_audit(remove_route.actor, 'remove_route', jsonb_build_object(
-        'sink', remove_route.sink, 'topic', remove_route.topic, 'namespace', remove_route.namespace), v_changed::integer);
-    return v_changed;
-end
-$$;
-comment on function :"schema".remove_route is 'Removes a route; false if there was none.';

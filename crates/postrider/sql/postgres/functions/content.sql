@@ -2,8 +2,7 @@
 -- Caller: a worker whose claims fail, and who looks for the message that cannot be read. Fenced like complete_many.
 -- Index: delivery_pk, message_pk. Zero rows: the message is not held under this token.
 create or replace function :"schema".content(lease_token uuid, message_id uuid)
-    returns table (headers jsonb, payload jsonb, body bytea)
-    language plpgsql security definer
+    returns table (headers jsonb, payload jsonb, body bytea) language plpgsql security definer
     rows 1
     set search_path = pg_catalog, :"schema", pg_temp
 as $$

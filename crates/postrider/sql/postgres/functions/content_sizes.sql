@@ -2,8 +2,7 @@
 -- of that: 1e131071 is a few bytes, and 131,072 digits for a receiver.
 -- Caller: enqueue_many, and enqueue for a large message. Internal. Errors: 22023 for a payload that is longer than any text of PostgreSQL's.
 create or replace function :"schema".content_sizes(payload jsonb[], body bytea[])
-    returns integer[]
-    language plpgsql immutable
+    returns integer[] language plpgsql immutable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin

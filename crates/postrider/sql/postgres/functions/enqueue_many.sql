@@ -22,14 +22,11 @@ create or replace function :"schema".enqueue_many(
     delay_seconds  numeric[]     default null
 )
     returns table (ordinal integer, message_id uuid, sequence_id bigint, created boolean)
-    language plpgsql security definer
-    rows 1000
+    language plpgsql security definer rows 1000
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
     -- The planner takes an array for ten rows and would join a thousand with a thousand in nested loops.
-    set enable_nestloop = off
-    set enable_seqscan = off
-    set jit = off
+    set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare

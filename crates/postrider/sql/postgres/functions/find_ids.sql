@@ -9,11 +9,9 @@ create or replace function :"schema".find_ids(
     id_tail text, id_from uuid default null, id_before uuid default null, page_size integer default 20,
     look_at integer default 100000
 )
-    returns table (message_id uuid, look_on uuid)
-    language plpgsql stable security definer
+    returns table (message_id uuid, look_on uuid) language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_custom_plan
-    set jit = off
+    set plan_cache_mode = force_custom_plan set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -21,13 +19,9 @@ declare
     v_from    constant uuid := coalesce($2, '00000000-0000-0000-0000-000000000000');
     v_before  constant uuid := coalesce($3, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
 begin
-    if not coalesce(v_ends ~ '^%[0-9a-f]{4,32}$', false) then
-        raise exception 'id_tail must be 4 to 32 hexadecimal digits' using errcode = '22023';
-    elsif not coalesce($4 between 1 and 10000, false) then
-        raise exception 'page_size must be between 1 and 10000' using errcode = '22023';
-    elsif not coalesce($5 between 1 and 1000000, false) then
-        raise exception 'look_at must be between 1 and 1000000' using errcode = '22023';
-    end if;
+    perform refuse_unless(v_ends ~ '^%[0-9a-f]{4,32}$', 'id_tail must be 4 to 32 hexadecimal digits');
+    perform refuse_unless($4 between 1 and 10000, 'page_size must be between 1 and 10000');
+    perform refuse_unless($5 between 1 and 1000000, 'look_at must be between 1 and 1000000');
     return query
     with history as materialized (
         select m.id from message m where m.id >= v_from and m.id < v_before order by m.id desc limit $5

@@ -7,13 +7,9 @@
 create or replace function :"schema".find_keys(
     dedupe_key text, namespace text default null, topic text default null, most_topics integer default 1000
 )
-    returns setof uuid
-    language plpgsql stable security definer
+    returns setof uuid language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_custom_plan
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
+    set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_sort = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -24,11 +20,8 @@ declare
         when $1 ~ '^[0-9a-f]{32}/' then left($1, 32)::uuid::text
     end];
 begin
-    if $1 is null or $1 = '' then
-        raise exception 'dedupe_key must not be empty' using errcode = '22023';
-    elsif not coalesce($4 between 1 and 100000, false) then
-        raise exception 'most_topics must be between 1 and 100000' using errcode = '22023';
-    end if;
+    perform refuse_unless($1 <> '', 'dedupe_key must not be empty');
+    perform refuse_unless($4 between 1 and 100000, 'most_topics must be between 1 and 100000');
     if $2 is not null and $3 is not null then
         return query
         select d.message_id from dedupe d

@@ -17,15 +17,11 @@ create or replace function :"schema".find_messages(
     lane text default null, sink text default null, id_from uuid default null, id_before uuid default null,
     page_size integer default 100, look_at integer default 10000
 )
-    returns setof :"schema".found
-    language plpgsql stable security definer
+    returns setof :"schema".found language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_custom_plan
     -- With old statistics a table of dead letters that has grown is read from end to end for every message.
-    set enable_seqscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set jit = off
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -33,13 +29,10 @@ declare
     v_before  constant uuid := coalesce($8, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
     v_topic   constant text := topic_like($3);
 begin
-    if not coalesce($9 between 1 and 10000, false) then
-        raise exception 'page_size must be between 1 and 10000' using errcode = '22023';
-    elsif not coalesce($10 between 1 and 1000000, false) then
-        raise exception 'look_at must be between 1 and 1000000' using errcode = '22023';
-    elsif $1 not in ('pending', 'leased', 'dead', 'delivered', 'discarded') then
-        raise exception 'state must be pending, leased, dead, delivered or discarded' using errcode = '22023';
-    end if;
+    perform refuse_unless($9 between 1 and 10000, 'page_size must be between 1 and 10000');
+    perform refuse_unless($10 between 1 and 1000000, 'look_at must be between 1 and 1000000');
+    perform refuse_unless(coalesce($1 in ('pending', 'leased', 'dead', 'delivered', 'discarded'), true),
+                          'state must be pending, leased, dead, delivered or discarded');
     if $1 not in ('delivered', 'discarded') then
         return query
         with page as materialized (

@@ -7,19 +7,15 @@
 
 -- Internal: which lock of locks.sql a sink has.
 create or replace function :"schema".lane_lock(sink text)
-    returns text
-    language sql immutable
+    returns text language sql immutable
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select 'lock_lanes_' || (hashtextextended(sink collate "C", 0) & 15)
-$$;
+as $$ select 'lock_lanes_' || (hashtextextended(sink collate "C", 0) & 15) $$;
 comment on function :"schema".lane_lock is 'Internal: the lock of the lanes of a sink.';
 
--- Internal: called by redrive_letters and replay_batch, before they look at what is leased. Waits for claims under way. The
+-- Internal: called by change_letters and replay_batch, before they look at what is leased. Waits for claims under way. The
 -- locks are taken in their own order, so that two callers never wait for each other in a circle.
 create or replace function :"schema".hold_lane_fronts(sinks text[])
-    returns void
-    language plpgsql volatile
+    returns void language plpgsql volatile
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 declare
@@ -35,8 +31,7 @@ comment on function :"schema".hold_lane_fronts is
 
 -- Internal: called by claim. False: somebody puts messages in front of lanes.
 create or replace function :"schema".lane_fronts_are_free(sink text)
-    returns boolean
-    language plpgsql volatile
+    returns boolean language plpgsql volatile
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin
@@ -51,11 +46,10 @@ comment on function :"schema".lane_fronts_are_free is
 
 -- How far into a lane a lease may reach: what is put in front of the lane gets this as its lane_tail and waits until no lease
 -- lives up to there. A claim takes at most 10,000 of a lane, in front of which as many may have come back; and what came back
--- before knows how far it was then. Internal: called by redrive_letters and replay_batch, under hold_lane_fronts. Index:
+-- before knows how far it was then. Internal: called by change_letters and replay_batch, under hold_lane_fronts. Index:
 -- delivery_lane.
 create or replace function :"schema".lane_reach(sink text, lane text)
-    returns bigint
-    language sql stable
+    returns bigint language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select greatest(max(n.sequence_id) filter (where n.lease_token is not null), max(n.lane_tail) filter (where n.nth = 1))

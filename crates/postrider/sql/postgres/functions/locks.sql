@@ -12,8 +12,7 @@
 
 -- Internal: has the lock `name` alone until the transaction ends, if nobody else has it now. Never waits.
 create or replace function :"schema".try_lock(name text)
-    returns boolean
-    language plpgsql volatile
+    returns boolean language plpgsql volatile
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin

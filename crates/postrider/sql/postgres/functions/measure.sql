@@ -12,12 +12,9 @@
 -- Reads: the hot table once (see queues.sql), and the attempts of the interval (attempts_between). Locks: those of
 -- summarize_attempts, until it commits. READ COMMITTED only.
 create or replace function :"schema".measure(batch_size integer default 1000)
-    returns boolean
-    language plpgsql security definer
+    returns boolean language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set max_parallel_workers_per_gather = 0
-    set random_page_cost = 2
+    set plan_cache_mode = force_generic_plan set max_parallel_workers_per_gather = 0 set random_page_cost = 2
     set jit = off
 as $$
 #variable_conflict use_column
@@ -27,9 +24,7 @@ declare
     v_from     timestamptz;
     v_at       timestamptz;
 begin
-    if measure.batch_size is null or measure.batch_size < 1 then
-        raise exception 'batch_size must be at least 1' using errcode = '22023';
-    end if;
+    perform refuse_unless(measure.batch_size >= 1, 'batch_size must be at least 1');
     perform refuse_stale_snapshot();
     if not try_lock('measure') then
         return false;
@@ -73,8 +68,7 @@ comment on function :"schema".measure is
 -- Locks: SHARE UPDATE EXCLUSIVE on each partition, which blocks neither producers nor relays, but VACUUM and ANALYZE by
 -- hand. Where somebody else has it, autovacuum most likely, that partition waits for the next sample; this does not.
 create or replace function :"schema".summarize_attempts()
-    returns void
-    language plpgsql
+    returns void language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 declare
@@ -109,9 +103,7 @@ create or replace function :"schema".attempts_between(since timestamptz, until t
     )
     language plpgsql stable
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set max_parallel_workers_per_gather = 0
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set max_parallel_workers_per_gather = 0
     set jit = off
 as $$
 #variable_conflict use_column
@@ -151,9 +143,7 @@ create or replace function :"schema".recent_attempts()
     )
     language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set max_parallel_workers_per_gather = 0
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set max_parallel_workers_per_gather = 0
     set jit = off
 as $$
 #variable_conflict use_column

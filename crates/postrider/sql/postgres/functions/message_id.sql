@@ -2,8 +2,7 @@
 
 -- The lowest id a message written at this time can have: the boundary of a partition.
 create or replace function :"schema".message_id_floor(written_at timestamptz)
-    returns uuid
-    language sql immutable parallel safe
+    returns uuid language sql immutable parallel safe
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select (lpad(to_hex((t.micros / 1000) << 16), 16, '0') || '0000000000000000')::uuid
@@ -14,8 +13,7 @@ comment on function :"schema".message_id_floor is 'The lowest id of a message wr
 
 -- When a message was written, read from its id (to the microsecond, give or take one).
 create or replace function :"schema".message_id_time(message_id uuid)
-    returns timestamptz
-    language sql immutable parallel safe
+    returns timestamptz language sql immutable parallel safe
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select to_timestamp(0)
@@ -29,8 +27,7 @@ comment on function :"schema".message_id_time is 'When the message with this id 
 -- version << 12 | fraction of the millisecond), the last eight are a random UUID's. Without a SET clause, as in
 -- message_rules.sql. Typed constants and `substr` keep the lookups of a session's first call few.
 create or replace function :"schema".new_message_id(micros bigint)
-    returns uuid
-    language sql volatile parallel safe
+    returns uuid language sql volatile parallel safe
 begin atomic
     select encode(int8send(((micros / 1000) << 16) | bigint '28672' | ((micros % 1000) * 4096 / 1000))
                   || substr(uuid_send(gen_random_uuid()), 9), 'hex')::uuid;

@@ -6,8 +6,7 @@
 create or replace function :"schema".broken_rule(
     topic text, namespace text, payload jsonb, body bytea, content_bytes integer
 )
-    returns text[]
-    language sql immutable parallel safe
+    returns text[] language sql immutable parallel safe
 begin atomic
     select case
         when topic is null or topic = '' or octet_length(topic) > 255
@@ -29,8 +28,7 @@ create or replace function :"schema".broken_option(
     tenant_id uuid, lane text, dedupe_key text, priority integer, headers jsonb, content_type text,
     due_at timestamptz, occurred_at timestamptz, delay_seconds numeric
 )
-    returns text[]
-    language sql immutable parallel safe
+    returns text[] language sql immutable parallel safe
 begin atomic
     select case
         when lane = '' or octet_length(lane) > 255

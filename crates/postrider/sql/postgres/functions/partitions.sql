@@ -8,8 +8,7 @@
 -- EXCLUSIVE on the (empty) default partition, for which it waits setting.prune_lock_wait at most. lock_partitions lets one
 -- caller in; others return 0.
 create or replace function :"schema".make_partitions(ahead integer default null)
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
@@ -26,9 +25,7 @@ declare
     v_lock_timeout text := current_setting('lock_timeout');
 begin
     select * into v_setting from setting;
-    if make_partitions.ahead not between 0 and 1000 then
-        raise exception 'ahead must be between 0 and 1000' using errcode = '22023';
-    end if;
+    perform refuse_unless(coalesce(make_partitions.ahead between 0 and 1000, true), 'ahead must be between 0 and 1000');
     if not try_lock('partitions') then
         return 0;
     end if;
@@ -76,8 +73,7 @@ comment on function :"schema".make_partitions is 'Makes partitions ahead of time
 
 -- The partitions there are, by the ids they hold. Internal.
 create or replace function :"schema".partition_bounds()
-    returns table (suffix text, id_from uuid, id_to uuid)
-    language sql stable
+    returns table (suffix text, id_from uuid, id_to uuid) language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select substr(c.relname, length('message') + 1),
@@ -108,11 +104,9 @@ declare
     v_part     record;
     v_lock_timeout text;
 begin
-    if not (prune.older_than_seconds >= 0 and prune.older_than_seconds <= 3155760000) then
-        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
-    elsif prune.batch_size is null or prune.batch_size < 1 then
-        raise exception 'batch_size must be at least 1' using errcode = '22023';
-    end if;
+    perform refuse_unless(coalesce(prune.older_than_seconds between 0 and 3155760000, true),
+                          'older_than_seconds must be between 0 and 3155760000');
+    perform refuse_unless(prune.batch_size >= 1, 'batch_size must be at least 1');
     perform refuse_stale_snapshot();
     select * into v_setting from setting;
     partitions_dropped := 0;
@@ -183,9 +177,7 @@ create or replace function :"schema".prune_at_retention(batch_size integer defau
     returns table (partitions_dropped integer, rest_deleted integer, dedupe_deleted integer)
     language sql volatile security definer
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select * from prune(null, batch_size)
-$$;
+as $$ select * from prune(null, batch_size) $$;
 comment on function :"schema".prune_at_retention is
     'Drops history older than the configured retention, and never anything undelivered. Returns what it removed.';
 
@@ -195,13 +187,10 @@ comment on function :"schema".prune_at_retention is
 -- the table against writers until the transaction ends, and an error rolls both back. Internal: called by prune, under its
 -- lock_timeout. Locks: SHARE ROW EXCLUSIVE on attempt_rest. Zero: nothing to do, or the lock was not to be had.
 create or replace function :"schema".prune_rest_attempts(keep uuid, batch_size integer)
-    returns integer
-    language plpgsql
+    returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
     -- Each message is looked up by its id; a hash join would read all of them.
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set plan_cache_mode = force_generic_plan
+    set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -231,8 +220,7 @@ comment on function :"schema".prune_rest_attempts is
 
 -- Whether some message in this range of ids is pending, leased or dead. Internal.
 create or replace function :"schema".undelivered_in(id_from uuid, id_to uuid)
-    returns boolean
-    language sql volatile
+    returns boolean language sql volatile
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select exists (select from delivery d where d.message_id >= id_from and d.message_id < id_to)

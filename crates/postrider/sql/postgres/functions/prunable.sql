@@ -1,8 +1,7 @@
 -- What prune would take now: a dry run. It looks at what prune looks at, and takes no lock.
 -- Caller: an operator. Reads the default partitions and the dedupe keys once.
 create or replace function :"schema".prunable(older_than_seconds numeric default null)
-    returns table (partitions bigint, rest bigint, dedupe bigint)
-    language plpgsql stable security definer
+    returns table (partitions bigint, rest bigint, dedupe bigint) language plpgsql stable security definer
     rows 1
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
@@ -11,9 +10,8 @@ declare
     v_setting  setting;
     v_keep     uuid;
 begin
-    if not (prunable.older_than_seconds >= 0 and prunable.older_than_seconds <= 3155760000) then
-        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
-    end if;
+    perform refuse_unless(coalesce(prunable.older_than_seconds between 0 and 3155760000, true),
+                          'older_than_seconds must be between 0 and 3155760000');
     select * into v_setting from setting;
     v_keep := message_id_floor(clock_timestamp()
         - coalesce(prunable.older_than_seconds * interval '1 second', v_setting.retention));

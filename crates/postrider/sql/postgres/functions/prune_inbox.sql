@@ -13,12 +13,9 @@ create or replace function :"schema".prune_inbox(
     older_than_seconds  numeric default null,
     batch_size          integer default 10000
 )
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -29,11 +26,9 @@ declare
     v_count       integer;
     v_lock_timeout text;
 begin
-    if not (prune_inbox.older_than_seconds >= 0 and prune_inbox.older_than_seconds <= 3155760000) then
-        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
-    elsif prune_inbox.batch_size is null or prune_inbox.batch_size < 1 then
-        raise exception 'batch_size must be at least 1' using errcode = '22023';
-    end if;
+    perform refuse_unless(coalesce(prune_inbox.older_than_seconds between 0 and 3155760000, true),
+                          'older_than_seconds must be between 0 and 3155760000');
+    perform refuse_unless(prune_inbox.batch_size >= 1, 'batch_size must be at least 1');
     perform refuse_stale_snapshot();
     if not try_lock('inbox') then
         return 0;
@@ -147,11 +142,8 @@ comment on function :"schema".prune_inbox is
 
 -- The same at setting.inbox_retention, for who may not choose another: consumers, and the keeper of a relay.
 create or replace function :"schema".prune_inbox_at_retention(batch_size integer default 10000)
-    returns integer
-    language sql volatile security definer
+    returns integer language sql volatile security definer
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select prune_inbox(null, batch_size)
-$$;
+as $$ select prune_inbox(null, batch_size) $$;
 comment on function :"schema".prune_inbox_at_retention is
     'Deletes one batch of received events past the configured retention; their lanes remember the numbers. Returns how many.';

@@ -15,9 +15,7 @@ create or replace function :"schema".queues()
     )
     language sql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set enable_sort = off
-    set max_parallel_workers_per_gather = 0
-    set jit = off
+    set enable_sort = off set max_parallel_workers_per_gather = 0 set jit = off
 as $$
 with lanes as (
     select d.sink, d.lane,

@@ -8,8 +8,7 @@ create or replace function :"schema".receive(
     lane         text   default null,
     sequence_id  bigint default null
 )
-    returns boolean
-    language sql security definer
+    returns boolean language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select r.first

@@ -14,16 +14,11 @@ create or replace function :"schema".receive_many(
     lane         text[]   default null,
     sequence_id  bigint[] default null
 )
-    returns setof :"schema".received
-    language plpgsql security definer
-    rows 1000
+    returns setof :"schema".received language plpgsql security definer rows 1000
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_generic_plan
     -- The one join is with the spans of a lane, and each event reads its own lane's.
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set enable_seqscan = off
-    set jit = off
+    set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare

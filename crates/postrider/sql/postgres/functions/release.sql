@@ -3,14 +3,10 @@
 -- Transition: leased -> pending, due as before. Fenced like complete_many. Locks: the rows, in id order. A HOT update.
 -- No join: see renew.
 create or replace function :"schema".release(lease_token uuid, message_ids uuid[])
-    returns setof uuid
-    language plpgsql security definer
+    returns setof uuid language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare

@@ -4,14 +4,10 @@
 -- Locks: the rows, in id order: that of delivery_pk. A HOT update. No join: with one, a plan that was made on an empty table
 --   reads the whole index.
 create or replace function :"schema".renew(lease_token uuid, message_ids uuid[], lease_seconds numeric)
-    returns setof :"schema".renewed
-    language plpgsql security definer
+    returns setof :"schema".renewed language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare

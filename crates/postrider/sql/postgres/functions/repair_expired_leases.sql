@@ -4,15 +4,12 @@
 -- Index: none. Leases are not indexed (that would cost every claim its HOT update), so this reads the hot table once:
 --   run it every half lease, not every second. Zero: no lease has ended.
 create or replace function :"schema".repair_expired_leases(batch_size integer default 1000)
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
 begin
-    if repair_expired_leases.batch_size is null or repair_expired_leases.batch_size < 1 then
-        raise exception 'batch_size must be at least 1' using errcode = '22023';
-    end if;
+    perform refuse_unless(repair_expired_leases.batch_size >= 1, 'batch_size must be at least 1');
     return end_stale_leases(repair_expired_leases.batch_size, null);
 end
 $$;
@@ -23,23 +20,17 @@ comment on function :"schema".repair_expired_leases is
 -- being renewed. Also those taken in the future: the clock was ahead or was set back, and they would stand until then. So 0
 -- frees every lease. A worker that still holds one is fenced off: its token is no longer valid.
 create or replace function :"schema".unclaim_stuck(older_than_seconds numeric, actor text default null)
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
-declare
-    v_count integer;
 begin
-    if unclaim_stuck.older_than_seconds is null
-       or not (unclaim_stuck.older_than_seconds >= 0 and unclaim_stuck.older_than_seconds <= 3155760000)
-    then
-        raise exception 'older_than_seconds must be between 0 and 3155760000' using errcode = '22023';
-    end if;
-    v_count := end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second');
-    perform write_audit(unclaim_stuck.actor, 'unclaim_stuck',
-                        jsonb_build_object('older_than_seconds', trim_scale(unclaim_stuck.older_than_seconds)), v_count);
-    return v_count;
+    perform refuse_unless(unclaim_stuck.older_than_seconds between 0 and 3155760000,
+                          'older_than_seconds must be between 0 and 3155760000');
+    return write_audit(
+        unclaim_stuck.actor, 'unclaim_stuck',
+        jsonb_build_object('older_than_seconds', trim_scale(unclaim_stuck.older_than_seconds)),
+        end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second'));
 end
 $$;
 comment on function :"schema".unclaim_stuck is
@@ -47,13 +38,9 @@ comment on function :"schema".unclaim_stuck is
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".end_leases(sink text, message_ids uuid[])
-    returns void
-    language sql volatile
+    returns void language sql volatile
     set search_path = pg_catalog, :"schema", pg_temp
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
+    set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
     set jit = off
 as $$
     update delivery d
@@ -64,8 +51,7 @@ comment on function :"schema".end_leases is 'Internal: clears leases that are ov
 
 -- Internal: ends leases that ran out, and if `claimed_before` is given those claimed before that or in the future.
 create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
-    returns integer
-    language plpgsql
+    returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column

@@ -16,8 +16,7 @@ create or replace function :"schema".replay(
     include_never_delivered boolean default false,
     actor          text        default null
 )
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
@@ -63,23 +62,20 @@ declare
     v_chosen  integer;
     v_ids     uuid[];
 begin
-    if replay_batch.sink is null or replay_batch.sink = '' or octet_length(replay_batch.sink) > 255 then
-        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif num_nonnulls(replay_batch.enqueued_from, replay_batch.enqueued_to)
-          <> (case when replay_batch.message_ids is null then 2 else 0 end)
-    then
-        raise exception 'name message_ids, or enqueued_from and enqueued_to' using errcode = '22023';
-    elsif replay_batch.include_never_delivered is null then
-        raise exception 'include_never_delivered must be true or false' using errcode = '22023';
-    elsif replay_batch.at_most not between 1 and 10000 then
-        raise exception 'at_most must be between 1 and 10000' using errcode = '22023';
-    elsif replay_batch.per_second not between 1 and 1000000 then
-        raise exception 'per_second must be between 1 and 1000000' using errcode = '22023';
-    elsif replay_batch.paced_from is not null and replay_batch.per_second is null then
-        raise exception 'paced_from needs per_second' using errcode = '22023';
-    elsif replay_batch.paced_from > clock_timestamp() + c_most_ahead then
-        raise exception 'paced_from must be at most 366 days ahead' using errcode = '22023';
-    end if;
+    perform refuse_unless(octet_length(replay_batch.sink) between 1 and 255, 'sink must be 1 to 255 bytes of text');
+    perform refuse_unless(num_nonnulls(replay_batch.enqueued_from, replay_batch.enqueued_to)
+                          = case when replay_batch.message_ids is null then 2 else 0 end,
+                          'name message_ids, or enqueued_from and enqueued_to');
+    perform refuse_unless(replay_batch.include_never_delivered is not null,
+                          'include_never_delivered must be true or false');
+    perform refuse_unless(coalesce(replay_batch.at_most between 1 and 10000, true),
+                          'at_most must be between 1 and 10000');
+    perform refuse_unless(coalesce(replay_batch.per_second between 1 and 1000000, true),
+                          'per_second must be between 1 and 1000000');
+    perform refuse_unless(replay_batch.paced_from is null or replay_batch.per_second is not null,
+                          'paced_from needs per_second');
+    perform refuse_unless(coalesce(replay_batch.paced_from <= clock_timestamp() + c_most_ahead, true),
+                          'paced_from must be at most 366 days ahead');
     perform refuse_stale_snapshot();
     -- Asked at the first step: a name that is mistyped would get deliveries that nobody ever takes.
     if replay_batch.after_id is null

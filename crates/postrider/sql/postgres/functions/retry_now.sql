@@ -8,11 +8,8 @@ create or replace function :"schema".retry_now(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
     tenant_id uuid default null, lane text default null, at_most integer default 1000, actor text default null
 )
-    returns integer
-    language sql security definer
+    returns integer language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-as $$
-    select change_pending('retry_now', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor)
-$$;
+as $$ select change_pending('retry_now', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor) $$;
 comment on function :"schema".retry_now is
     'Makes pending deliveries that wait for their time due at once; returns how many.';

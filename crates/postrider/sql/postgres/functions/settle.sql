@@ -8,15 +8,10 @@
 create or replace function :"schema".settle(
     sink text, message_ids uuid[], max_attempts integer, at_time timestamptz
 )
-    returns integer
-    language plpgsql
+    returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan
-    set enable_seqscan = off
-    set enable_bitmapscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
-    set jit = off
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+    set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -5,8 +5,7 @@
 create or replace function :"schema".sink_is_known(
     sink text, id_from uuid default null, id_before uuid default null, message_ids uuid[] default null
 )
-    returns boolean
-    language plpgsql stable security definer
+    returns boolean language plpgsql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
     set plan_cache_mode = force_custom_plan
 as $$

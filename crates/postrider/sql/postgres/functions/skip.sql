@@ -3,20 +3,16 @@
 -- Locks: the dead letter, then its delivery, as redrive and discard do: one of them wins.
 -- Index: delivery_lane. Zero: the lane's head is not dead, or there is no such lane.
 create or replace function :"schema".skip(sink text, lane text, actor text default null)
-    returns integer
-    language plpgsql security definer
+    returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
-    set enable_seqscan = off
-    set enable_hashjoin = off
-    set enable_mergejoin = off
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
     v_count integer;
 begin
-    if not coalesce(octet_length(skip.sink) between 1 and 255 and octet_length(skip.lane) between 1 and 255, false) then
-        raise exception 'sink and lane must each be 1 to 255 bytes of text' using errcode = '22023';
-    end if;
+    perform refuse_unless(octet_length(skip.sink) between 1 and 255 and octet_length(skip.lane) between 1 and 255,
+                          'sink and lane must each be 1 to 255 bytes of text');
     with head as materialized (
         select d.ctid as place, d.message_id, d.due_at from delivery d
         where d.sink = skip.sink and d.lane = skip.lane and d.lane is not null
@@ -42,8 +38,7 @@ begin
     if v_count > 0 then
         perform notify_sleepers();
     end if;
-    perform write_audit(skip.actor, 'skip', jsonb_build_object('sink', skip.sink, 'lane', skip.lane), v_count);
-    return v_count;
+    return write_audit(skip.actor, 'skip', jsonb_build_object('sink', skip.sink, 'lane', skip.lane), v_count);
 end
 $$;
 comment on function :"schema".skip is

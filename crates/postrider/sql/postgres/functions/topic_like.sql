@@ -2,8 +2,7 @@
 -- Caller: every function and query that filters by topic. With a constant it is folded when the statement is planned.
 -- chr(92) is a backslash, which means something else in databases without standard_conforming_strings.
 create or replace function :"schema".topic_like(topic text)
-    returns text
-    language sql immutable strict parallel safe
+    returns text language sql immutable strict parallel safe
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
     select replace(replace(replace(replace(topic_like.topic, chr(92), chr(92) || chr(92)), '%', chr(92) || '%'),

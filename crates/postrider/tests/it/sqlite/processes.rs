@@ -128,37 +128,19 @@ fn assert_nothing_is_lost(site: &Site) {
     assert_eq!(check, "ok");
 }
 
-/// Proves E2, E11, P2: several processes share one file: each message is handed out once, lanes stay in order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heavy_processes_share_a_file() {
+/// Workers drain what is produced beside them; with `kill`, each batch costs one that has work its life. `test` is the
+/// caller, as which a worker process runs too: then this returns nothing.
+async fn drain_by_processes(test: &str, kill: bool) -> Option<Site> {
     if let Ok(path) = std::env::var(WORKER_PATH) {
-        return work(&path).await;
+        work(&path).await;
+        return None;
     }
     let site = with_log();
-    let test = "sqlite::processes::heavy_processes_share_a_file";
-    let workers: Vec<Child> = (0..PROCESSES).map(|_| spawn_worker(test, &site)).collect();
-    for nth in 0..MESSAGES / BATCH {
-        produce(&site, nth).await;
-    }
-    until_all_is_delivered(&site).await;
-    end(workers);
-    assert_nothing_is_lost(&site);
-    let busy = site.number("select count(distinct worker_id) from outbox_attempt");
-    assert!(busy > 1, "only one process had work");
-}
-
-/// Proves E11, L5, M5, P13: processes that are killed in the middle of their work lose nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn heavy_killed_processes_lose_nothing() {
-    if let Ok(path) = std::env::var(WORKER_PATH) {
-        return work(&path).await;
-    }
-    let site = with_log();
-    let test = "sqlite::processes::heavy_killed_processes_lose_nothing";
     let mut workers: Vec<Child> = (0..PROCESSES).map(|_| spawn_worker(test, &site)).collect();
     for nth in 0..MESSAGES / BATCH {
         produce(&site, nth).await;
-        if let Some(at) = someone_at_work(&site, &workers).await {
+        let victim = if kill { someone_at_work(&site, &workers).await } else { None };
+        if let Some(at) = victim {
             workers[at].kill().unwrap();
             workers[at].wait().unwrap();
             workers[at] = spawn_worker(test, &site);
@@ -167,6 +149,23 @@ async fn heavy_killed_processes_lose_nothing() {
     until_all_is_delivered(&site).await;
     end(workers);
     assert_nothing_is_lost(&site);
+    Some(site)
+}
+
+/// Proves E2, E11, P2: several processes share one file: each message is handed out once, lanes stay in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heavy_processes_share_a_file() {
+    let test = "sqlite::processes::heavy_processes_share_a_file";
+    let Some(site) = drain_by_processes(test, false).await else { return };
+    let busy = site.number("select count(distinct worker_id) from outbox_attempt");
+    assert!(busy > 1, "only one process had work");
+}
+
+/// Proves E11, L5, M5, P13: processes that are killed in the middle of their work lose nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heavy_killed_processes_lose_nothing() {
+    let test = "sqlite::processes::heavy_killed_processes_lose_nothing";
+    let Some(site) = drain_by_processes(test, true).await else { return };
     let zombies = site.number("select count(*) from outbox_attempt where state = 'ZOMBIE_REQUEUE'");
     println!("{zombies} leases ran out");
     assert!(zombies > 0, "nobody died with a message in hand");

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant, SystemTime};
 use postrider::Message;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::http::{HttpOptions, HttpSink};
-use postrider_relay::{Backoff, BreakerOptions, CodeTable, FailureClass, RetryOptions, SinkFailure, SinkOptions};
+use postrider_relay::{BreakerOptions, CodeTable, FailureClass, SinkFailure, SinkOptions};
 use postrider_testkit::sink_contract::claimed;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::receiver::{Receiver, Reply, Rest};
 use super::{delivered, failed, options, sink};
-use crate::support::{quick, site, start};
+use crate::support::{quick, retry, site, site_with, start};
 
 /// Answers with the status that the path ends with.
 async fn as_asked() -> Receiver {
@@ -59,8 +59,7 @@ async fn the_receivers_own_code_decides() {
         Reply::json(if code == "ACCOUNT_CLOSED" { 503 } else { 422 }, &json!({ "error": { "code": code } }))
     })
     .await;
-    let site = site().await;
-    site.enqueue(&["ACCOUNT_CLOSED", "ACCOUNT_LOCKED", "UNHEARD_OF"].map(message)).await;
+    let site = site_with(&["ACCOUNT_CLOSED", "ACCOUNT_LOCKED", "UNHEARD_OF"].map(message)).await;
     let http = sink(&by_topic(&receiver).reply_code(Some("/error/code".to_owned())));
     let codes = CodeTable::default()
         .with("ACCOUNT_CLOSED", FailureClass::Terminal)
@@ -79,10 +78,7 @@ fn message(topic: &str) -> Message {
 }
 
 pub(super) fn patient(max_attempts: u32) -> SinkOptions {
-    let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(50));
-    SinkOptions::default()
-        .retry(RetryOptions::default().backoff(backoff).max_attempts(max_attempts))
-        .breaker(BreakerOptions::default().failures(0))
+    SinkOptions::default().retry(retry(10, 50, max_attempts)).breaker(BreakerOptions::default().failures(0))
 }
 
 #[tokio::test]
@@ -122,8 +118,7 @@ async fn the_answer_to_a_failed_attempt_is_kept() {
         Reply { body: said.as_bytes().to_vec(), ..Reply::status(status) }
     })
     .await;
-    let site = site().await;
-    site.enqueue(&["bad", "good"].map(message)).await;
+    let site = site_with(&["bad", "good"].map(message)).await;
     let http = sink(&by_topic(&receiver));
     let running = start(site.relay().options(quick()).sink_with("default", http, patient(2)));
     site.until("select count(*) = 2 from outbox.attempts").await;
@@ -250,8 +245,7 @@ impl Garbage {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_relays_deadline_holds_as_well() {
     let receiver = Receiver::start(|_| Reply { rest: Rest::Silence, ..Reply::status(200) }).await;
-    let site = site().await;
-    site.enqueue(&[message("t")]).await;
+    let site = site_with(&[message("t")]).await;
     let http = sink(&options(&receiver));
     let deadline = Duration::from_millis(500);
     let relay = quick().lease(Duration::from_secs(20));

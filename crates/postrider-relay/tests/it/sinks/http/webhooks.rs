@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::receiver::{Received, Receiver, Reply};
 use super::{delivered, failed, options, sink};
-use crate::support::{message, quick, site, start};
+use crate::support::{message, quick, site_with, start};
 
 const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
@@ -117,8 +117,7 @@ async fn a_receiver_that_is_gone_pauses_the_sink() {
     let url = format!("{}?topic={{topic}}", base.url).parse().expect("a template");
     let several = base.url(url);
     assert!(!failed(&sink(&several), &claimed("t", "1")).await.pause, "one receiver does not stop the others");
-    let site = site().await;
-    site.enqueue(&[message("t"), message("t")]).await;
+    let site = site_with(&[message("t"), message("t")]).await;
     let http = sink(&webhook(&receiver, &[NEW]));
     let running = start(site.relay().options(quick()).sink_with("default", http, super::outcomes::patient(3)));
     site.until("select exists (select from outbox.sink where paused)").await;

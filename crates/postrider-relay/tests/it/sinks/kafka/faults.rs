@@ -13,7 +13,8 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Error};
 
-use super::support::{all_delivered, in_lane, lane, options};
+use super::support::{all_delivered, options};
+use crate::sinks::answers::{failed, in_lane, lane};
 
 const FINE: Error = Error::RD_KAFKA_RESP_ERR_NO_ERROR;
 /// Not of a topic: that would also fail, here, whatever else is on its way there.
@@ -31,11 +32,6 @@ impl Cluster {
             cluster.create_topic(topic, 1, 1).expect("a topic");
         }
         Self(cluster)
-    }
-
-    /// A sink with a request for each message, so that one in the middle can be refused.
-    fn one_by_one(&self, topic: &str, timeout: Duration) -> Arc<KafkaSink> {
-        self.sink(topic, timeout, &[("batch.num.messages", 1)])
     }
 
     fn sink(&self, topic: &str, timeout: Duration, properties: &[(&str, i64)]) -> Arc<KafkaSink> {
@@ -57,14 +53,17 @@ impl Cluster {
     }
 }
 
+/// A cluster with its consumer, and a sink with a request for each message, so that one in the middle can be refused.
+async fn one_by_one(timeout: Duration) -> (Cluster, Arc<KafkaSink>, Consumer) {
+    let cluster = Cluster::start(&[TOPIC]);
+    let sink = cluster.sink(TOPIC, timeout, &[("batch.num.messages", 1)]);
+    let consumer = cluster.consumer(&[TOPIC]).await;
+    (cluster, sink, consumer)
+}
+
 fn arrived(consumer: &Consumer) -> Vec<Arrived> {
     let arrivals = consumer.arrived_so_far();
     arrivals.into_iter().map(|arrival| Arrived::new(arrival.headers, arrival.body)).collect()
-}
-
-fn failure(verdict: &Verdict) -> &SinkFailure {
-    let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
-    failure
 }
 
 /// Delivers a lane, what is left of it again and again, as the relay would.
@@ -95,9 +94,7 @@ async fn what_a_cluster_refuses_for_a_while_keeps_its_lane_in_order() {
         Error::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
         Error::RD_KAFKA_RESP_ERR__TRANSPORT,
     ] {
-        let cluster = Cluster::start(&[TOPIC]);
-        let sink = cluster.one_by_one(TOPIC, PATIENT);
-        let mut consumer = cluster.consumer(&[TOPIC]).await;
+        let (cluster, sink, mut consumer) = one_by_one(PATIENT).await;
         cluster.answer(&[error, FINE, FINE, error, error, FINE, error]);
         let verdicts = deliver(&*sink, &lane("a", 20)).await;
         assert!(all_delivered(&verdicts), "{error:?}: {verdicts:?}");
@@ -112,9 +109,7 @@ async fn what_a_cluster_refuses_for_a_while_keeps_its_lane_in_order() {
 /// are there in full, and when the rest is tried again it arrives in order.
 #[tokio::test]
 async fn what_a_cluster_refuses_for_good_holds_its_lane_only() {
-    let cluster = Cluster::start(&[TOPIC]);
-    let sink = cluster.one_by_one(TOPIC, PATIENT);
-    let mut consumer = cluster.consumer(&[TOPIC]).await;
+    let (cluster, sink, mut consumer) = one_by_one(PATIENT).await;
     let messages: Vec<Claimed> = (1..=6).flat_map(|number| ["a", "b"].map(|lane| in_lane(lane, number))).collect();
     cluster.answer(&[FINE, FINE, FINE, FINE, NOT_ALLOWED]);
     let verdicts = deliver(&*sink, &messages).await;
@@ -122,9 +117,7 @@ async fn what_a_cluster_refuses_for_good_holds_its_lane_only() {
     for (message, verdict) in messages.iter().zip(&verdicts) {
         match (message.lane.as_deref(), message.sequence_id) {
             (Some("a"), Some(3)) => {
-                let failure = failure(verdict);
-                let expected = (SinkFailure::UNAUTHORIZED, FailureClass::Retryable);
-                assert_eq!((failure.code.as_str(), failure.class), expected, "{failure:?}");
+                assert_eq!(failed(verdict), (SinkFailure::UNAUTHORIZED, FailureClass::Retryable));
                 left.push(message.clone());
             }
             (Some("a"), Some(4..)) => {
@@ -144,16 +137,14 @@ async fn what_a_cluster_refuses_for_good_holds_its_lane_only() {
 /// know the producer yet would take it.
 #[tokio::test]
 async fn the_first_of_a_lane_goes_before_the_others() {
-    let cluster = Cluster::start(&[TOPIC]);
-    let sink = cluster.one_by_one(TOPIC, PATIENT);
-    let mut consumer = cluster.consumer(&[TOPIC]).await;
+    let (cluster, sink, mut consumer) = one_by_one(PATIENT).await;
     let messages = lane("a", 10);
     cluster.answer(&[NOT_ALLOWED]);
     // Long enough for librdkafka to have the next request ready when the answer comes.
     cluster.0.broker_round_trip_time(1, Duration::from_millis(300)).expect("a slow broker");
     let verdicts = deliver(&*sink, &messages).await;
     cluster.0.broker_round_trip_time(1, Duration::ZERO).expect("a fast broker");
-    assert_eq!(failure(&verdicts[0]).code, SinkFailure::UNAUTHORIZED);
+    assert_eq!(failed(&verdicts[0]).0, SinkFailure::UNAUTHORIZED);
     assert!(verdicts[1..].iter().all(|verdict| *verdict == Verdict::NotSent), "{verdicts:?}");
     assert!(all_delivered(&deliver(&*sink, &messages).await));
     consumer.take(10).await;
@@ -172,8 +163,7 @@ async fn a_request_that_is_too_large_is_taken_apart() {
     let verdicts = deliver(&*sink, &messages).await;
     for (place, verdict) in verdicts.iter().enumerate() {
         if place == 1 {
-            let expected = (SinkFailure::TOO_LARGE, FailureClass::Terminal);
-            assert_eq!((failure(verdict).code.as_str(), failure(verdict).class), expected);
+            assert_eq!(failed(verdict), (SinkFailure::TOO_LARGE, FailureClass::Terminal));
         } else {
             assert!(matches!(verdict, Verdict::Delivered(_)), "{place}: {verdict:?}");
         }
@@ -213,7 +203,7 @@ async fn a_lane_over_two_topics_waits_for_itself() {
     cluster.answer(&[FINE, NOT_ALLOWED]);
     let verdicts = deliver(&*sink, &messages).await;
     assert!(matches!(verdicts[0], Verdict::Delivered(_)), "{verdicts:?}");
-    assert_eq!(failure(&verdicts[1]).code, SinkFailure::UNAUTHORIZED);
+    assert_eq!(failed(&verdicts[1]).0, SinkFailure::UNAUTHORIZED);
     assert_eq!(verdicts[2..], [Verdict::NotSent, Verdict::NotSent]);
     assert!(all_delivered(&deliver(&*sink, &messages[1..]).await));
     let mut consumer = cluster.consumer(&["one", "two"]).await;
@@ -225,15 +215,12 @@ async fn a_lane_over_two_topics_waits_for_itself() {
 /// and is of use again afterwards.
 #[tokio::test]
 async fn a_slow_cluster_is_given_up_in_time() {
-    let cluster = Cluster::start(&[TOPIC]);
-    let sink = cluster.one_by_one(TOPIC, Duration::from_secs(1));
-    let mut consumer = cluster.consumer(&[TOPIC]).await;
+    let (cluster, sink, mut consumer) = one_by_one(Duration::from_secs(1)).await;
     assert!(all_delivered(&deliver(&*sink, &[in_lane("warm", 1)]).await));
     cluster.0.broker_round_trip_time(1, Duration::from_secs(5)).expect("a slow broker");
     let messages = lane("a", 5);
     let verdicts = deliver(&*sink, &messages).await;
-    let first = failure(&verdicts[0]);
-    assert_eq!((first.code.as_str(), first.class), (SinkFailure::TIMEOUT, FailureClass::Retryable), "{first:?}");
+    assert_eq!(failed(&verdicts[0]), (SinkFailure::TIMEOUT, FailureClass::Retryable));
     assert!(verdicts[1..].iter().all(|verdict| *verdict == Verdict::NotSent), "{verdicts:?}");
     cluster.0.broker_round_trip_time(1, Duration::ZERO).expect("a fast broker");
     until_delivered(&sink, &messages).await;
@@ -249,7 +236,7 @@ async fn a_cluster_that_is_away_is_unreachable() {
     assert!(all_delivered(&deliver(&*sink, &[in_lane("a", 1)]).await));
     cluster.0.broker_down(1).expect("it goes down");
     let verdicts = deliver(&*sink, &[in_lane("a", 2)]).await;
-    assert_eq!(failure(&verdicts[0]).code, SinkFailure::UNREACHABLE, "{verdicts:?}");
+    assert_eq!(failed(&verdicts[0]).0, SinkFailure::UNREACHABLE, "{verdicts:?}");
     cluster.0.broker_up(1).expect("it comes up");
     let sink = cluster.sink(TOPIC, PATIENT, &[]);
     assert!(all_delivered(&deliver(&*sink, &[in_lane("a", 2)]).await));
@@ -259,9 +246,7 @@ async fn a_cluster_that_is_away_is_unreachable() {
 /// had handed over meanwhile goes its way.
 #[tokio::test]
 async fn a_dropped_delivery_sends_nothing_more() {
-    let cluster = Cluster::start(&[TOPIC]);
-    let sink = cluster.one_by_one(TOPIC, PATIENT);
-    let mut consumer = cluster.consumer(&[TOPIC]).await;
+    let (cluster, sink, mut consumer) = one_by_one(PATIENT).await;
     assert!(all_delivered(&deliver(&*sink, &[in_lane("warm", 1)]).await));
     cluster.0.broker_round_trip_time(1, Duration::from_millis(300)).expect("a slow broker");
     let messages = lane("a", 20);
@@ -325,7 +310,7 @@ async fn without_idempotence_a_batch_has_one_message_of_a_lane() {
     let lane_a = lane("a", 3);
     let messages: Vec<Arc<Claimed>> = lane_a.iter().cloned().map(Arc::new).collect();
     let verdicts = sink.deliver(&messages).await;
-    assert_eq!(failure(&verdicts[0]).code, SinkFailure::UNAUTHORIZED);
+    assert_eq!(failed(&verdicts[0]).0, SinkFailure::UNAUTHORIZED);
     assert_eq!(verdicts[1..], [Verdict::NotSent, Verdict::NotSent]);
     until_delivered(&sink, &lane_a).await;
     consumer.take(3).await;

@@ -11,21 +11,8 @@ use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer, Mosquitto};
 
-use super::{Mqtt, NO_LIMIT, sink, template};
-use crate::sinks::answers::deliver_a_long_lane_in_parts;
-
-fn failure(verdict: &Verdict) -> (&str, FailureClass) {
-    let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
-    (&failure.code, failure.class)
-}
-
-fn delivered(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Delivered(_))
-}
-
-async fn deliver_one(sink: &dyn Sink, message: &Claimed) -> Verdict {
-    deliver(sink, std::slice::from_ref(message)).await.remove(0)
-}
+use super::{Mqtt, NO_LIMIT, sink};
+use crate::sinks::answers::{deliver_a_long_lane_in_parts, deliver_one, delivered, failed, has, template};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paho_reads_the_same_properties() {
@@ -49,7 +36,7 @@ async fn what_nobody_gets_is_not_delivered() {
     let mqtt = Mqtt::start().await;
     let message = claimed("later", "1");
     let no_subscribers = ("MQTT_NO_SUBSCRIBERS", FailureClass::Retryable);
-    assert_eq!(failure(&deliver_one(&*mqtt.sink().await, &message).await), no_subscribers);
+    assert_eq!(failed(&deliver_one(&*mqtt.sink().await, &message).await), no_subscribers);
     let careless = sink(mqtt.options().require_subscriber(false));
     let Verdict::Delivered(receipt) = deliver_one(&*careless, &message).await else { panic!() };
     assert_eq!(receipt.code.as_deref(), Some("0x10"), "the receipt says so");
@@ -76,19 +63,19 @@ async fn who_may_not_is_told_and_tried_again() {
     let unauthorized = (SinkFailure::UNAUTHORIZED, FailureClass::Retryable);
     let options = MqttOptions::default().url(Secret::from(server.url().as_str()));
     let message = claimed("orders/public", "1");
-    assert_eq!(failure(&deliver_one(&*sink(options.clone()), &message).await), unauthorized, "without a name");
+    assert_eq!(failed(&deliver_one(&*sink(options.clone()), &message).await), unauthorized, "without a name");
     let named = |password: &str| {
         let password = Some(Secret::from(password));
         sink(options.clone().user(Some("relay".to_owned())).password(password))
     };
-    assert_eq!(failure(&deliver_one(&*named("hunter2"), &message).await), unauthorized, "with a wrong password");
+    assert_eq!(failed(&deliver_one(&*named("hunter2"), &message).await), unauthorized, "with a wrong password");
     let sink = named("secret");
     let mut batch: Vec<Claimed> = (0..50).map(|_| claimed("orders/public", "1")).collect();
     "orders/secret".clone_into(&mut batch[20].topic);
     let verdicts = deliver(&*sink, &batch).await;
     for (number, verdict) in verdicts.iter().enumerate() {
         match number {
-            20 => assert_eq!(failure(verdict), unauthorized),
+            20 => assert_eq!(failed(verdict), unauthorized),
             _ => assert!(delivered(verdict), "{number}: {verdict:?}"),
         }
     }
@@ -105,7 +92,7 @@ async fn one_message_that_the_server_dislikes_harms_no_other() {
     for (number, verdict) in verdicts.iter().enumerate() {
         match number {
             // It answers with a reason that MQTT 5 does not know there.
-            20 => assert_eq!(failure(verdict), ("MQTT_MALFORMED", FailureClass::Retryable)),
+            20 => assert_eq!(failed(verdict), ("MQTT_MALFORMED", FailureClass::Retryable)),
             _ => assert!(delivered(verdict), "{number}: {verdict:?}"),
         }
     }
@@ -150,17 +137,17 @@ async fn a_producer_chooses_no_topic_of_the_servers_own() {
     let careless = mqtt.options().require_subscriber(false);
     for topic in ["$CONTROL/dynamic-security/v1", "$SYS/broker/x", "$x"] {
         let verdict = deliver_one(&*sink(careless.clone()), &claimed(topic, "1")).await;
-        assert_eq!(failure(&verdict), forbidden, "{topic}");
+        assert_eq!(failed(&verdict), forbidden, "{topic}");
     }
     let meant = sink(careless.clone().topic(template("$x/{topic}")));
     let verdict = deliver_one(&*meant, &claimed("y", "1")).await;
     assert!(!matches!(&verdict, Verdict::Failed(failure) if failure.code == forbidden.0), "{verdict:?}");
     let listed = careless.clone().destinations(["orders/*"].into_iter().collect());
     assert!(delivered(&deliver_one(&*sink(listed.clone()), &claimed("orders/1", "1")).await));
-    assert_eq!(failure(&deliver_one(&*sink(listed.clone()), &claimed("users/1", "1")).await), forbidden);
+    assert_eq!(failed(&deliver_one(&*sink(listed.clone()), &claimed("users/1", "1")).await), forbidden);
     let told = async |options: MqttOptions| {
         let findings = MqttSink::new(options).expect("options").check().await;
-        findings.iter().any(|finding| finding.level == Level::Weak && finding.what.contains("choose any destination"))
+        has(&findings, Level::Weak, "choose any destination")
     };
     assert!(told(careless.clone()).await && !told(listed).await);
     assert!(!told(careless.topic(template("shop/{topic}"))).await);

@@ -14,24 +14,11 @@ use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Destination as _, assert_lanes_in_order, claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer};
 
-use super::{EXCHANGE, Rabbit, sink, template};
-use crate::sinks::answers::deliver_a_long_lane_in_parts;
+use super::{EXCHANGE, Rabbit, sink};
+use crate::sinks::answers::{deliver_a_long_lane_in_parts, deliver_one, delivered, failed, has, lane, template};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-fn failure(verdict: &Verdict) -> (&str, FailureClass) {
-    let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
-    (&failure.code, failure.class)
-}
-
-fn delivered(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Delivered(_))
-}
-
-async fn deliver_one(sink: &dyn Sink, message: &Claimed) -> Verdict {
-    deliver(sink, std::slice::from_ref(message)).await.remove(0)
-}
 
 /// Delivers until it is taken, as the relay would.
 async fn until_delivered(sink: &dyn Sink, message: &Claimed) {
@@ -87,7 +74,7 @@ async fn in_a_mixed_batch_each_gets_its_own_answer() {
         for (number, verdict) in verdicts.iter().enumerate() {
             match topic(number) {
                 "memory" => assert!(delivered(verdict), "{number}: {verdict:?}"),
-                _ => assert_eq!(failure(verdict), ("AMQP_NO_ROUTE", FailureClass::Retryable), "{number}"),
+                _ => assert_eq!(failed(verdict), ("AMQP_NO_ROUTE", FailureClass::Retryable), "{number}"),
             }
         }
         let Verdict::Failed(returned) = &verdicts[0] else { panic!() };
@@ -104,7 +91,7 @@ async fn what_is_missing_or_forbidden_goes_when_it_is_there() {
     let later = sink(rabbit.options().exchange(Some(template("later"))));
     let batch: Vec<Claimed> = (0..100).map(|_| claimed("orders", "1")).collect();
     for verdict in deliver(&*later, &batch).await {
-        assert_eq!(failure(&verdict), ("AMQP_NOT_FOUND", FailureClass::Retryable));
+        assert_eq!(failed(&verdict), ("AMQP_NOT_FOUND", FailureClass::Retryable));
     }
     let mut consumer = Consumer::rabbitmq(&rabbit.server.url(), "later", "topic", "#", "later").await;
     assert!(deliver(&*later, &batch).await.iter().all(delivered), "once the exchange is there");
@@ -114,10 +101,10 @@ async fn what_is_missing_or_forbidden_goes_when_it_is_there() {
     let url = Secret::from(rabbit.server.url_as("relay", "secret", "%2f").as_str());
     let relay = sink(rabbit.options().url(url));
     let verdict = deliver_one(&*relay, &batch[0]).await;
-    assert_eq!(failure(&verdict), ("AMQP_NOT_ALLOWED", FailureClass::Retryable), "not into the virtual host");
+    assert_eq!(failed(&verdict), ("AMQP_NOT_ALLOWED", FailureClass::Retryable), "not into the virtual host");
     rabbit.server.rabbitmqctl(&["set_permissions", "relay", "", "nothing", ""]).await;
     for verdict in deliver(&*relay, &batch).await {
-        assert_eq!(failure(&verdict), (SinkFailure::UNAUTHORIZED, FailureClass::Retryable), "may not write");
+        assert_eq!(failed(&verdict), (SinkFailure::UNAUTHORIZED, FailureClass::Retryable), "may not write");
     }
     rabbit.server.rabbitmqctl(&["set_permissions", "relay", "", EXCHANGE, ""]).await;
     until_delivered(&*relay, &batch[0]).await;
@@ -143,8 +130,8 @@ async fn one_message_that_closes_the_channel_harms_no_other() {
     let verdicts = deliver(&*sink, &batch).await;
     for (number, verdict) in verdicts.iter().enumerate() {
         match number {
-            17 => assert_eq!(failure(verdict), ("AMQP_PRECONDITION_FAILED", FailureClass::Terminal)),
-            30 => assert_eq!(failure(verdict), (SinkFailure::UNAUTHORIZED, FailureClass::Retryable)),
+            17 => assert_eq!(failed(verdict), ("AMQP_PRECONDITION_FAILED", FailureClass::Terminal)),
+            30 => assert_eq!(failed(verdict), (SinkFailure::UNAUTHORIZED, FailureClass::Retryable)),
             40 => assert_eq!(*verdict, Verdict::NotSent, "behind 30 in its lane"),
             _ => assert!(delivered(verdict), "{number}: {verdict:?}"),
         }
@@ -162,18 +149,14 @@ async fn a_full_queue_keeps_the_prefix_of_a_lane() {
     rabbit.server.rabbitmqctl(&["set_policy", "full", "^full$", full, "--apply-to", "queues"]).await;
     drop(Consumer::rabbitmq(&rabbit.server.url(), EXCHANGE, "topic", "full.#", "full").await);
     let sink = rabbit.sink().await;
-    let messages: Vec<Claimed> = (1..=10)
-        .map(|number| {
-            let mut message = claimed("full", "1");
-            message.lane = Some("a".to_owned());
-            message.sequence_id = Some(number);
-            message
-        })
-        .collect();
+    let mut messages = lane("a", 10);
+    for message in &mut messages {
+        "full".clone_into(&mut message.topic);
+    }
     let verdicts = deliver(&*sink, &messages).await;
     let taken = verdicts.iter().take_while(|verdict| delivered(verdict)).count();
     assert!(taken >= 2, "{verdicts:?}");
-    assert_eq!(failure(&verdicts[taken]), ("AMQP_NACK", FailureClass::Retryable));
+    assert_eq!(failed(&verdicts[taken]), ("AMQP_NACK", FailureClass::Retryable));
     assert!(verdicts[taken + 1..].iter().all(|verdict| *verdict == Verdict::NotSent), "{verdicts:?}");
     let mut consumer = Consumer::rabbitmq(&rabbit.server.url(), EXCHANGE, "topic", "full.#", "full").await;
     let came: Vec<String> = consumer.take(taken).await.into_iter().map(|arrival| arrival.id).collect();
@@ -199,13 +182,10 @@ async fn a_memory_alarm_is_busy_and_passes() {
     }
     let held_back = claimed("orders", "2");
     for _ in 0..20 {
-        assert_eq!(failure(&deliver_one(&*sink, &held_back).await), busy, "{before} were sent before the alarm");
+        assert_eq!(failed(&deliver_one(&*sink, &held_back).await), busy, "{before} were sent before the alarm");
     }
     let found = sink.check().await;
-    assert!(
-        found.iter().any(|finding| finding.level == Level::Broken && finding.what.contains("blocked")),
-        "{found:?}"
-    );
+    assert!(has(&found, Level::Broken, "blocked"), "{found:?}");
     rabbit.server.rabbitmqctl(&["set_vm_memory_high_watermark", "0.8"]).await;
     until_delivered(&*sink, &held_back).await;
     let arrived = rabbit.arrived(3).await;
