@@ -13,6 +13,7 @@ mod doctor;
 mod drain;
 mod enqueue;
 mod explain;
+mod import;
 mod lanes;
 mod list;
 mod man;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Audit(audit::Args),
     Doctor(doctor::Args),
     Migrate(migrate::Args),
+    Import(import::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -101,6 +103,7 @@ pub(crate) enum Prepared {
     Top(top::Prepared),
     Doctor(doctor::Prepared),
     Migrate(migrate::Prepared),
+    Import(Box<import::Prepared>),
     Completions(completions::Prepared),
     Man(man::Prepared),
     OnOutbox(Address, Box<dyn OnOutbox>),
@@ -120,6 +123,7 @@ impl Command {
             Self::Top(args) => return args.prepare(global).map(Prepared::Top),
             Self::Doctor(args) => return args.prepare(global).map(Prepared::Doctor),
             Self::Migrate(args) => return args.prepare(global).map(Prepared::Migrate),
+            Self::Import(args) => return args.prepare(global).map(|import| Prepared::Import(Box::new(import))),
             Self::Completions(args) => return args.prepare().map(Prepared::Completions),
             Self::Man(args) => return args.prepare().map(Prepared::Man),
             Self::Routes(args) => Box::new(args),
@@ -171,6 +175,7 @@ impl Prepared {
             Self::Top(command) => command.run(output.json).await,
             Self::Doctor(command) => command.run(output).await,
             Self::Migrate(command) => command.run(output).await,
+            Self::Import(command) => command.run(output).await,
             Self::Completions(command) => command.run(output),
             Self::Man(command) => command.run(output),
             Self::OnOutbox(address, command) => {

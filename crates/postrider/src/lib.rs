@@ -11,6 +11,8 @@ pub mod doctor;
 pub mod enqueue;
 mod error;
 pub mod explain;
+#[cfg(feature = "postgres")]
+pub mod import;
 pub mod inbox;
 pub mod inspect;
 mod json;

@@ -13,7 +13,8 @@ pub(crate) struct Migration {
 /// The migrations of a store, oldest first. One that is released is never edited.
 macro_rules! migrations {
     ($store:literal) => {
-        $crate::migration::migrations!($store, 1 "0001_" "outbox", 2 "0002_" "inbox", 3 "0003_" "audit", 4 "0004_" "watch")
+        $crate::migration::migrations!($store, 1 "0001_" "outbox", 2 "0002_" "inbox", 3 "0003_" "audit", 4 "0004_" "watch",
+            5 "0005_" "import")
     };
     ($store:literal, $($version:literal $number:literal $name:literal),*) => {
         &[$($crate::migration::Migration {

@@ -45,6 +45,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("unclaim_stuck", &["unclaim-stuck"]),
     ("prune", &["prune"]),
     ("audit", &["audit"]),
+    ("import", &["import"]),
     ("doctor", &["doctor"]),
     ("completions", &["completions"]),
     ("man", &["man"]),

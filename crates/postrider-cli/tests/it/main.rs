@@ -19,6 +19,7 @@ mod enqueue;
 mod environment;
 mod errors;
 mod help;
+mod import;
 mod inspect;
 mod migrate;
 mod ndjson;

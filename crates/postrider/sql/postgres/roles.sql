@@ -43,7 +43,8 @@ grant execute on function
     :"schema".replay, :"schema".replay_batch, :"schema".retry_now, :"schema".cancel, :"schema".unclaim_stuck,
     :"schema".prunable, :"schema".repair_expired_leases, :"schema".configure_sink, :"schema".add_route,
     :"schema".remove_route, :"schema".make_partitions, :"schema".prune, :"schema".prune_inbox,
-    :"schema".prune_at_retention, :"schema".prune_inbox_at_retention
+    :"schema".prune_at_retention, :"schema".prune_inbox_at_retention, :"schema".begin_import, :"schema".check_rows,
+    :"schema".import_rows, :"schema".forward_rows, :"schema".as_json
     to :"control";
 grant select on all tables in schema :"schema" to :"control", :"auditor";
 revoke all on :"schema".lane_sequence from :"auditor";

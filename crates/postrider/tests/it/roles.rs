@@ -20,8 +20,8 @@ const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_ver
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune_at_retention prune_inbox_at_retention queues recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
-const CONTROL: &str = "add_route cancel configure_sink discard discard_matching enqueue enqueue_as enqueue_many \
-                       find_ids find_keys find_messages make_partitions message_id_time prunable prune \
+const CONTROL: &str = "add_route as_json begin_import cancel check_rows configure_sink discard discard_matching enqueue \
+                       enqueue_as enqueue_many find_ids find_keys find_messages forward_rows import_rows make_partitions message_id_time prunable prune \
                        prune_at_retention prune_inbox prune_inbox_at_retention queues recent_attempts redrive \
                        redrive_matching remove_route repair_expired_leases replay replay_batch retry_now \
                        schema_version sink_is_known skip topic_like unclaim_stuck";

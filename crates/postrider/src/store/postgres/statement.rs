@@ -28,7 +28,7 @@ macro_rules! matching {
         &[sql!($file, "matching"), sql!($file, $name)].concat()
     };
 }
-pub(super) use matching;
+pub(crate) use matching;
 
 /// What stands before a statement of a relay. The server ends it by itself before a relay with the usual lease gives it up
 /// (half a lease, 30 seconds at most), so that nothing goes on that nobody waits for; and if the network fails between the

@@ -139,7 +139,7 @@ fn twenty_open_a_new_file_at_once() {
     let app = Connection::open(&path).unwrap();
     let sql = "select group_concat(name, ' ' order by version) from outbox_migration";
     let applied: String = app.query_row(sql, [], |row| row.get(0)).unwrap();
-    assert_eq!(applied, "outbox inbox audit watch");
+    assert_eq!(applied, "outbox inbox audit watch import");
 }
 
 /// A file that a newer build has made is refused and left alone; so is one whose migrations are not this build's.

@@ -1,0 +1,2 @@
+-- Imports are PostgreSQL's: they read tables of the same database, in one transaction with what they write.
+-- Applied once, by whoever opens the file first; frozen once released. Nothing to make here.
