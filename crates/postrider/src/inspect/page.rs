@@ -1,7 +1,9 @@
 //! Pages of a listing and the cursor that leads from one to the next. A cursor is a text that only the stores make and read;
 //! the command line and the admin API pass it on as it is.
 
-use std::time::{Duration, SystemTime};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use std::time::Duration;
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +12,7 @@ use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::{AuditRecord, DeadLetter, MAX_NAMED, MessageSummary, enqueued_at};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::error::{Cause, Error};
 use crate::json;
 
@@ -108,11 +111,13 @@ impl Cursor {
         Self(URL_SAFE_NO_PAD.encode(text))
     }
 
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     fn dead(died_at: SystemTime, message_id: Uuid, sink: &str) -> Self {
         let micros = died_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
         Self::new(&format!("{micros}/{message_id}/{sink}"))
     }
 
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     fn read<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
         let text = URL_SAFE_NO_PAD.decode(&self.0).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         text.and_then(|text| read(&text)).ok_or_else(|| {
@@ -164,7 +169,7 @@ impl From<String> for Cursor {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
 mod tests {
     use super::*;
 
