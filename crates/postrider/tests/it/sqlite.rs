@@ -57,9 +57,10 @@ impl Site {
     }
 
     /// Each of these statements is a violation of a constraint.
+    #[track_caller]
     fn assert_refused(&self, statements: &[&str]) {
         for sql in statements {
-            let error = self.app.execute(sql, []).unwrap_err();
+            let error = self.app.execute(sql, []).expect_err(sql);
             assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation), "{sql}: {error}");
         }
     }
