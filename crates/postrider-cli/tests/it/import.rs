@@ -527,13 +527,15 @@ async fn an_operator_needs_no_more_than_control() {
 /// The example runs to its end, which it does only if everything is as it says.
 #[tokio::test]
 async fn the_example_ends_well() {
-    let cluster = Cluster::start().await;
+    let database = Cluster::start().await.empty_database().await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/migrating/run");
-    let mut example = std::process::Command::new(script);
-    example.env("POSTRIDER", env!("CARGO_BIN_EXE_postrider")).env("POSTRIDER_TEST_PG_BIN", cluster.bin_dir());
-    let ran = example.output().unwrap();
+    let mut example = tokio::process::Command::new(script);
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_postrider")).parent().unwrap();
+    example.env("EXAMPLE_BIN", programs).env("EXAMPLE_DATABASE_URL", database.url());
+    let ran = example.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && said.ends_with("Done.\n"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let adds_up = ran.status.success() && said.ends_with("\nEverything adds up.\n");
+    assert!(adds_up, "{said}{}", String::from_utf8_lossy(&ran.stderr));
     assert!(said.contains("ERROR:  P7002: LEASE_LOST"), "{said}");
 }
 

@@ -108,8 +108,7 @@ async fn the_doctor_sees_times_from_the_future() {
         site.an_hour_later("delivery", &["lease_expires_at"]).await;
         let found = look().await;
         assert_eq!(found.level, Level::Bad, "a lease that ends in 25 hours");
-        let fix = found.fix.unwrap();
-        assert!(fix.contains("unclaim-stuck --older-than 0s") && fix.contains("retry-now --all"), "{fix}");
+        assert!(found.fix.unwrap().contains("keep the clock steady"));
         site.an_hour_later("delivery", &["claimed_at"]).await;
         let all = store.future_times(Duration::ZERO).await.unwrap();
         assert_eq!(all, FutureTimes { leases: 1, reports: 1, samples: 1 });
