@@ -128,13 +128,13 @@ async fn a_refused_abandon_stops_nobody() {
 /// The link is so slow that a full claim takes longer than its answer is waited for: claims get smaller until they pass.
 #[tokio::test]
 async fn claims_get_smaller_on_a_slow_link() {
-    let site = site_with(&vec![Message::bytes("t", vec![7; 2 << 20], "x/y"); 12]).await;
+    let site = site_with(&vec![Message::bytes("t", vec![7; 512 << 10], "x/y"); 12]).await;
     let proxy = FaultProxy::start(site.database.cluster().port()).await;
     let (sink, mut arrivals) = arrivals();
     let store = store(&proxy.url(&site.database)).await;
-    proxy.slow_down(4_000_000);
+    proxy.slow_down(1_000_000);
     let relay = postrider_relay::Relay::builder(store as Arc<dyn Store>);
-    // Five seconds are waited for an answer; 24 MiB take more than six.
+    // Five seconds are waited for an answer; 6 MiB take more than six.
     let options = quick().lease(Duration::from_secs(10));
     let relay = start(relay.sink_with("default", sink, one_try()).options(options));
     arrivals.take(12).await;

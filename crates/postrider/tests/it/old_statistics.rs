@@ -21,7 +21,7 @@ const LARGE: (i64, i64) = (500_000, 300_000);
 const BY_MESSAGE: (i64, i64) = (500_000, 500_000);
 
 /// What the store is asked, and how many rows and pages that may read.
-const QUESTIONS: [(&str, (i64, i64)); 31] = [
+const QUESTIONS: [(&str, (i64, i64)); 34] = [
     ("status", LARGE),
     ("list", LARGE),
     ("list pending", SMALL),
@@ -33,6 +33,9 @@ const QUESTIONS: [(&str, (i64, i64)); 31] = [
     ("list of a topic", SMALL),
     ("list pending of a topic", SMALL),
     ("list dead of a topic", LARGE),
+    ("list by the end of an id", LARGE),
+    ("list by a dedupe key", SMALL),
+    ("list by a dedupe key of a topic", SMALL),
     ("show", SMALL),
     ("explain", SMALL),
     ("entries", SMALL),
@@ -84,7 +87,9 @@ async fn load(client: &Client) -> Loaded {
                    (id, occurred_at, priority, content_bytes, namespace, topic, payload, lane, sequence_id)";
     let burst = format!(
         "with m as materialized (select i, {id} as id, 'lane-' || i % 1000 as lane from generate_series(1, 100000) i), \
-         w as ({message} select id, now(), 0, 1, 'default', 't', '1', lane, i from m) \
+         w as ({message} select id, now(), 0, 1, 'default', 't', '1', lane, i from m), \
+         k as (insert into outbox.dedupe (namespace, topic, dedupe_key, message_id) \
+               select 'default', 't', 'key-' || i, id from m) \
          insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
          select id, now(), 0, 1, 'default', lane, i from m; \
          {message} select {id}, now(), 0, 1, 'default', 'd', '1', null, null from generate_series(1, 5000) i; \
@@ -101,7 +106,7 @@ async fn load(client: &Client) -> Loaded {
     run(client, &burst).await;
     // As a vacuum leaves a table whose last row stands at the end of 72 pages.
     let nearly_empty = "update pg_class set reltuples = 1, relpages = 72 where relnamespace = 'outbox'::regnamespace \
-                        and relkind = 'r' and relname ~ '^(delivery|dead_letter|message|attempt)'; \
+                        and relkind = 'r' and relname ~ '^(delivery|dead_letter|message|attempt|dedupe)'; \
                         delete from pg_statistic where starelid in \
                         (select oid from pg_class where relnamespace = 'outbox'::regnamespace)";
     run(client, nearly_empty).await;
@@ -128,6 +133,20 @@ async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
         "list" => store.list(&list, &page).await.map(drop),
         "list of a lane" => store.list(&ListFilter { lane: of_lane(), ..list }, &page).await.map(drop),
         "list of a topic" => store.list(&of_topic(None, "t*"), &page).await.map(drop),
+        "list by the end of an id" => {
+            let id = loaded.waiting[0].simple().to_string()[20..].to_owned();
+            let found = store.list(&ListFilter { id: Some(id.try_into().unwrap()), ..list }, &page).await;
+            found.map(|found| assert_eq!(found.items.len(), 1))
+        }
+        "list by a dedupe key" => {
+            let found = store.list(&ListFilter { dedupe_key: Some("key-7".to_owned()), ..list }, &page).await;
+            found.map(|found| assert_eq!(found.items.len(), 1))
+        }
+        "list by a dedupe key of a topic" => {
+            let key = Some("key-7".to_owned());
+            let found = store.list(&ListFilter { dedupe_key: key, ..of_topic(None, "t*") }, &page).await;
+            found.map(|found| assert_eq!(found.items.len(), 1))
+        }
         "list pending of a topic" => store.list(&of_topic(Some(DeliveryState::Pending), "t*"), &page).await.map(drop),
         "list dead of a topic" => store.list(&of_topic(Some(DeliveryState::Dead), "d*"), &page).await.map(drop),
         "show" => store.show(loaded.waiting[0]).await.map(drop),

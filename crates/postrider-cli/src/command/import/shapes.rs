@@ -49,4 +49,11 @@ mod tests {
             assert!(mapping.about.len() <= 70 && !mapping.about.contains('\n'), "{name}: {}", mapping.about);
         }
     }
+
+    #[test]
+    fn the_mapping_of_the_page_is_read() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/import.md")).unwrap();
+        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert_eq!(read(block, "docs/import.md").unwrap().name, "mine");
+    }
 }
