@@ -136,7 +136,7 @@ async fn claims_get_smaller_on_a_slow_link() {
     let relay = postrider_relay::Relay::builder(store as Arc<dyn Store>);
     // Five seconds are waited for an answer; 6 MiB take more than six.
     let options = quick().lease(Duration::from_secs(10));
-    let relay = start(relay.sink_with("default", sink, one_try()).options(options));
+    let relay = start(relay.sink_with("default", sink, one_try().batch_size(12)).options(options));
     arrivals.take(12).await;
     proxy.slow_down(0);
     site.until("select not exists (select from outbox.deliveries)").await;
