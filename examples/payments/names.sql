@@ -84,8 +84,8 @@ create or replace function public.supervisor_outbox_rows()
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select s.sink, s.pending, s.due, s.leased, s.expired, s.dead, s.parked_lanes, s.oldest_due_age_seconds,
-           s.recent_dispatched, s.recent_retryable, s.recent_failed, s.recent_zombies
+    select s.sink, s.pending, s.due, s.leased, s.expired, s.dead, s.parked_lanes,
+           s.oldest_pending_age_seconds, s.recent_dispatched, s.recent_retryable, s.recent_failed, s.recent_zombies
     from outbox.status s
     where exists (select from outbox.route r where r.sink = s.sink and r.topic like 'payment.%')
 $$;

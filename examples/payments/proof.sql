@@ -42,7 +42,7 @@ begin
     perform pg_temp.expect('1: enqueue', 'payments_ingest',
         format(v_enqueue, 'PROOF-1', 'proof', 'k', 'instant', '{"amount": 1}'), '00000');
     foreach v_state in array array[
-        'insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink) values (gen_random_uuid(), now(), 0, 0, ''x'')',
+        'insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink) values (gen_random_uuid(), now(), now(), 0, 0, ''x'')',
         'insert into outbox.message (id) values (gen_random_uuid())',
         'update outbox.lane_sequence set last_sequence = 0', 'select outbox.next_sequence(''proof'')',
         'select * from payment_outbox_pending', 'select * from outbox.claim(''w'', 1, 1)'] loop

@@ -11,8 +11,10 @@ use postrider::inspect::{RelayReport, Sample};
 
 /// Messages waiting, by sink.
 pub const PENDING_DEPTH: &str = "outbox_pending_depth";
-/// How long the oldest due message has been due, in seconds, by sink.
+/// How long ago the oldest message that is not delivered yet occurred, in seconds, by sink, whatever it waits for.
 pub const OLDEST_PENDING_AGE: &str = "outbox_oldest_pending_age_seconds";
+/// How long the oldest due message has been due, in seconds, by sink.
+pub const OLDEST_DUE_AGE: &str = "outbox_oldest_due_age_seconds";
 /// Dead letters, by sink.
 pub const DLQ_DEPTH: &str = "outbox_dlq_depth";
 /// Leases that ran out and nobody has taken over yet, by sink.
@@ -53,7 +55,7 @@ pub const EDGE_SEND_SUCCESS: &str = "sync_send_success_total";
 pub const EDGE_SEND_FAILURE: &str = "sync_send_failure_total";
 /// How long batches took, in milliseconds, by sink.
 pub const EDGE_BATCH_LATENCY: &str = "sync_batch_latency_ms";
-/// How long the oldest due message has been due, in seconds, by sink: the same as [`OLDEST_PENDING_AGE`].
+/// How long ago the oldest message that is not delivered yet occurred, in seconds, by sink: the same as [`OLDEST_PENDING_AGE`].
 pub const EDGE_OLDEST_PENDING_AGE: &str = "oldest_pending_age_seconds";
 
 /// What a metric is.
@@ -98,7 +100,14 @@ const SINK: &[&str] = &["database", "sink"];
 /// Every metric that a relay records; there are no others.
 pub const METRICS: &[Metric] = &[
     metric(MetricKind::Gauge, PENDING_DEPTH, Unit::Count, SINK, "Messages waiting, due or not"),
-    metric(MetricKind::Gauge, OLDEST_PENDING_AGE, Unit::Seconds, SINK, "How long the oldest due message has been due"),
+    metric(
+        MetricKind::Gauge,
+        OLDEST_PENDING_AGE,
+        Unit::Seconds,
+        SINK,
+        "Age of the oldest message that is not delivered",
+    ),
+    metric(MetricKind::Gauge, OLDEST_DUE_AGE, Unit::Seconds, SINK, "How long the oldest due message has been due"),
     metric(MetricKind::Gauge, DLQ_DEPTH, Unit::Count, SINK, "Dead letters"),
     metric(MetricKind::Gauge, STUCK_LEASES, Unit::Count, SINK, "Messages under a lease that ran out"),
     metric(MetricKind::Gauge, PARKED_LANES, Unit::Count, SINK, "Lanes that wait for a person"),
@@ -128,7 +137,7 @@ pub const METRICS: &[Metric] = &[
         EDGE_OLDEST_PENDING_AGE,
         Unit::Seconds,
         SINK,
-        "How long the oldest due message has been due",
+        "Age of the oldest message that is not delivered",
     ),
 ];
 
@@ -221,8 +230,9 @@ impl Telemetry {
                 (PENDING_DEPTH, sample.pending as f64),
                 (EDGE_PENDING, sample.pending as f64),
                 (EDGE_CLAIMED, sample.leased as f64),
-                (OLDEST_PENDING_AGE, sample.oldest_due_age_seconds),
-                (EDGE_OLDEST_PENDING_AGE, sample.oldest_due_age_seconds),
+                (OLDEST_PENDING_AGE, sample.oldest_pending_age_seconds),
+                (EDGE_OLDEST_PENDING_AGE, sample.oldest_pending_age_seconds),
+                (OLDEST_DUE_AGE, sample.oldest_due_age_seconds),
                 (DLQ_DEPTH, sample.dead as f64),
                 (EDGE_DLQ, sample.dead as f64),
                 (STUCK_LEASES, sample.expired as f64),

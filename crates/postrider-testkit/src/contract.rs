@@ -116,6 +116,7 @@ macro_rules! store_contract {
         }
         $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract read,
             status_adds_up
+            the_oldest_pending_counts_whatever_it_waits_for
             every_state_is_listed
             a_page_ends_between_two_messages
             a_list_is_filtered

@@ -28,7 +28,7 @@ pub(super) struct StateDocument {
     pending_count: i64,
     claimed_count: i64,
     dlq_count: i64,
-    /// How long the oldest due delivery has been due; 0 if nothing is due.
+    /// How long ago the oldest that is not delivered yet occurred, whatever it waits for; 0 if nothing is pending.
     oldest_pending_age_seconds: u64,
     #[schema(format = DateTime)]
     last_success_at: Option<String>,
@@ -46,7 +46,7 @@ pub(super) async fn state(
     let database = admin.database(query.database.as_deref())?;
     let sinks = database.sinks().await?;
     let latest = |time: fn(&SinkStatus) -> Option<SystemTime>| sinks.iter().filter_map(time).max().map(rfc3339);
-    let oldest = sinks.iter().map(|sink| sink.oldest_due_age_seconds).fold(0.0, f64::max);
+    let oldest = sinks.iter().map(|sink| sink.oldest_pending_age_seconds).fold(0.0, f64::max);
     Ok(Json(StateDocument {
         pending_count: sinks.iter().map(|sink| sink.pending).sum(),
         claimed_count: sinks.iter().map(|sink| sink.leased).sum(),

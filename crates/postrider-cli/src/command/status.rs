@@ -59,7 +59,7 @@ const QUEUE: [Column; 9] = [
     Column::Right("EXPIRED"),
     Column::Right("DEAD"),
     Column::Right("PARKED"),
-    Column::Right("OLDEST DUE"),
+    Column::Right("OLDEST"),
     Column::Whole("STATE"),
 ];
 
@@ -74,10 +74,10 @@ fn queue_row(sink: &SinkOverview) -> Vec<Text> {
         Text::count(sink.expired, Paint::Warning),
         Text::count(sink.dead, Paint::Bad),
         Text::count(sink.parked_lanes, Paint::Bad),
-        if sink.due == 0 {
+        if sink.pending + sink.leased == 0 {
             Text::new("-", Paint::Quiet)
         } else {
-            Text::from(format::span(format::seconds(sink.oldest_due_age_seconds)))
+            Text::from(format::span(format::seconds(sink.oldest_pending_age_seconds)))
         },
         Text::new(state, paint),
     ]

@@ -11,6 +11,7 @@ fn steady(mut document: Value) -> Value {
     fn clean(value: &mut Value) {
         match value {
             Value::Object(members) => {
+                members.remove("oldest_pending_age_seconds");
                 members.remove("oldest_due_age_seconds");
                 members.remove("died_to");
                 members.values_mut().for_each(clean);

@@ -47,6 +47,9 @@ function pair(ms, large, largeName, small, smallName) {
 
 export const seconds = (value) => (value === null || value === undefined ? '–' : duration(value * SECOND));
 
+/** How long ago the oldest of a sink that is not delivered occurred. */
+export const oldest = (sink) => (sink.pending + sink.leased ? seconds(sink.oldest_pending_age_seconds) : '–');
+
 /** `now`, `12 s ago`, `in 3 min`. */
 export function relative(time) {
   const ms = clock() - Date.parse(time);

@@ -47,7 +47,7 @@ export const MEASURES = {
   failed: (sample) =>
     perSecond(sample, sample.attempts.retryable + sample.attempts.failed + sample.attempts.zombie_requeue),
   pending: (sample) => sample.pending,
-  age: (sample) => sample.oldest_due_age_seconds * 1_000,
+  age: (sample) => sample.oldest_pending_age_seconds * 1_000,
   p50: (sample) => sample.latency_p50_ms,
   p99: (sample) => sample.latency_p99_ms,
 };

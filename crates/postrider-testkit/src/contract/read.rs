@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use postrider::Route;
-use postrider::inspect::{Cursor, DeliveryState, ListFilter, MessageSummary, PageRequest};
+use postrider::inspect::{Cursor, DeliveryFilter, DeliveryState, ListFilter, MessageSummary, PageRequest};
+use postrider::operate::Action;
 use uuid::Uuid;
 
 use super::hand::{Hand, NO_IDS, by_outcome, ids, message};
@@ -61,6 +62,51 @@ pub async fn status_adds_up(hand: Hand) {
     assert_eq!(line.recent, by_outcome([1, 0, 1, 0]));
     let (success, error) = (line.last_success_at.expect("one"), line.last_error_at.expect("one"));
     assert!(now <= error && error <= success && success <= hand.clock().await);
+}
+
+/// Proves P14, E9: the oldest pending is as old as what it tells of, whether it waits for a worker, a retry, its time or its
+/// lane, and while a worker has it. What is dead or delivered is not pending.
+pub async fn the_oldest_pending_counts_whatever_it_waits_for(hand: Hand) {
+    let hours = |seconds: f64| Duration::from_secs_f64(seconds).as_secs() / 3600;
+    let age = async || hours(hand.status_of("default").await.oldest_pending_age_seconds);
+    let ago = async |hours| hand.clock().await - Duration::from_hours(hours);
+    assert_eq!(age().await, 0);
+    hand.put(message("t").occurred_at(ago(1).await).delay(Duration::from_hours(9))).await;
+    assert_eq!(age().await, 1, "scheduled for later");
+    let five = hand.put(message("t").occurred_at(ago(5).await)).await.message_id;
+    assert_eq!(age().await, 5, "due; what was written later may have occurred earlier");
+    let held = hand.take(1).await;
+    assert_eq!(age().await, 5, "held");
+    hand.retry(&held, Duration::from_hours(1)).await;
+    let line = hand.status_of("default").await;
+    assert_eq!((age().await, line.due, hours(line.oldest_due_age_seconds)), (5, 0, 0), "to be tried again");
+    for hours in [9, 7] {
+        hand.put(message("t").lane("l").occurred_at(ago(hours).await)).await;
+    }
+    assert_eq!(age().await, 9);
+    hand.fail(&hand.take(1).await).await;
+    assert_eq!(age().await, 7, "behind a head that is dead");
+    assert!(hand.measure().await.expect("measure"));
+    let samples = hand.samples(Duration::from_hours(1)).await.expect("samples");
+    let sample = samples.iter().find(|sample| sample.sink == "default").expect("a sample");
+    assert_eq!((hours(sample.oldest_pending_age_seconds), hours(sample.oldest_due_age_seconds)), (7, 0));
+    hand.redrive_all().await;
+    assert_eq!(age().await, 9, "pending again, and no younger");
+    for _ in 0..2 {
+        hand.deliver(&hand.take(1).await).await;
+    }
+    hand.put(message("t").occurred_at(hand.clock().await + Duration::from_hours(1))).await;
+    assert_eq!(age().await, 5, "what is yet to occur has no age");
+    let which = DeliveryFilter { message_ids: Some(vec![five]), ..DeliveryFilter::default() };
+    hand.act(Action::RetryNow { which, at_most: 1 }).await.expect("retry now");
+    let held = hand.take(2).await;
+    hand.fail(&held).await;
+    assert_eq!(age().await, 1, "dead");
+    hand.redrive_all().await;
+    assert_eq!(age().await, 5, "back in the queue");
+    hand.deliver(&hand.take(2).await).await;
+    hand.replay("default", &[five]).await.expect("replay");
+    assert_eq!(age().await, 5, "replayed");
 }
 
 /// Each state is found by its word, for the sink that is asked about.

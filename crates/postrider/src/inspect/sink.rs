@@ -57,6 +57,8 @@ pub struct SinkStatus {
     pub dead: i64,
     /// Lanes that wait for a person.
     pub parked_lanes: i64,
+    /// How long ago the oldest that is not delivered yet occurred, whatever it waits for: a retry, its time, its lane.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due delivery has been due.
     pub oldest_due_age_seconds: f64,
     /// How far back the next three look: the setting `status_window`.
@@ -97,6 +99,8 @@ pub struct Sample {
     pub dead: i64,
     /// Lanes that wait for a person.
     pub parked_lanes: i64,
+    /// How long ago the oldest that is not delivered yet occurred, whatever it waits for.
+    pub oldest_pending_age_seconds: f64,
     /// How long the oldest due delivery has been due; what waits behind a parked or waiting lane head is not due.
     pub oldest_due_age_seconds: f64,
     /// Attempts of the interval, by outcome.

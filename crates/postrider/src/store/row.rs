@@ -201,7 +201,8 @@ records! {
     FutureTimes(row) { leases, reports, samples }
     AttemptCounts(row) { dispatched, retryable, failed, zombie_requeue }
     SinkStatus(row) {
-        sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds, recent_seconds,
+        sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
+        oldest_due_age_seconds, recent_seconds,
         recent: AttemptCounts {
             dispatched: row.read("recent_dispatched")?, retryable: row.read("recent_retryable")?,
             failed: row.read("recent_failed")?, zombie_requeue: row.read("recent_zombies")?,
@@ -243,7 +244,8 @@ records! {
     }
     AuditRecord(row) { id, at, actor, db_user, action, detail, affected }
     Sample(row) {
-        at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds,
+        at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
+        oldest_due_age_seconds,
         attempts: AttemptCounts::from_row(row)?,
         latency_p50_ms, latency_p99_ms,
     }

@@ -109,8 +109,8 @@ async fn a_lane_has_no_hole_after_rollbacks() {
                  <> (1, s.last_sequence, s.last_sequence, s.last_sequence)";
     assert_eq!(texts(&client, holes).await, Vec::<String>::new());
     assert_eq!(number(&client, "select count(distinct lane) from outbox.message").await, 3);
-    let twice = "insert into outbox.delivery (message_id, due_at, priority, size_bytes, sequence_id, sink, lane) select \
-                 gen_random_uuid(), due_at, 0, 1, sequence_id, sink, lane from outbox.delivery limit 1";
+    let twice = "insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, sink, lane) \
+                 select gen_random_uuid(), occurred_at, due_at, 0, 1, sequence_id, sink, lane from outbox.delivery limit 1";
     assert_eq!(crate::support::try_sql(&client, twice).await, "23505", "a number is taken once");
 }
 

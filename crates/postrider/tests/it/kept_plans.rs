@@ -116,8 +116,8 @@ async fn burst(client: &Client, rows: i32) {
                 case when i % 2 = 0 then 'x' || i % 5000 end as lane from generate_series(1, {rows}) i), \
          w as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload, lane, sequence_id) \
                select id, now(), 0, 1, 'default', 't', '1', lane, case when lane is not null then i end from m) \
-         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
-         select id, now(), 0, 1, 'default', lane, case when lane is not null then i end from m"
+         insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink, lane, sequence_id) \
+         select id, now(), now(), 0, 1, 'default', lane, case when lane is not null then i end from m"
     );
     run(client, &sql).await;
 }

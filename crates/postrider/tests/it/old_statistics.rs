@@ -90,8 +90,8 @@ async fn load(client: &Client) -> Loaded {
          w as ({message} select id, now(), 0, 1, 'default', 't', '1', lane, i from m), \
          k as (insert into outbox.dedupe (namespace, topic, dedupe_key, message_id) \
                select 'default', 't', 'key-' || i, id from m) \
-         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, lane, sequence_id) \
-         select id, now(), 0, 1, 'default', lane, i from m; \
+         insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink, lane, sequence_id) \
+         select id, now(), now(), 0, 1, 'default', lane, i from m; \
          {message} select {id}, now(), 0, 1, 'default', 'd', '1', null, null from generate_series(1, 5000) i; \
          insert into outbox.dead_letter (message_id, sink, died_at, reason, priority, size_bytes, attempt_no, attempt_count, \
          parked) select id, 'default', now(), 'FAILED', 0, 1, 1, 1, false from outbox.message where topic = 'd'; \

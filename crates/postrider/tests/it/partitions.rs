@@ -48,8 +48,8 @@ async fn old_message(client: &Client, days_ago: i32) -> Uuid {
 }
 
 async fn pending(client: &Client, id: Uuid) {
-    let sql = "insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, attempt_no) \
-               values ($1, now(), 0, 1, 'default', 1)";
+    let sql = "insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink, attempt_no) \
+               values ($1, now(), now(), 0, 1, 'default', 1)";
     client.execute(sql, &[&id]).await.unwrap();
 }
 

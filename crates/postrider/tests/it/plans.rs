@@ -101,8 +101,8 @@ async fn load(client: &Client, rows: i32, tenant: &str, lane: &str, sequence: &s
                 || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid as id from generate_series(1, {rows}) i), \
          w as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload, tenant_id, lane, sequence_id) \
                select id, now(), {priority}, 1, 'default', 't', '1', {tenant}, {lane}, {sequence} from m) \
-         insert into outbox.delivery (message_id, due_at, priority, size_bytes, sink, tenant_id, lane, sequence_id) \
-         select id, {due}, {priority}, 1, 'default', {tenant}, {lane}, {sequence} from m"
+         insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink, tenant_id, lane, \
+         sequence_id) select id, now(), {due}, {priority}, 1, 'default', {tenant}, {lane}, {sequence} from m"
     );
     run(client, &sql).await;
 }

@@ -175,19 +175,20 @@ fn sink_row(sink: &Sink, colour: bool) -> Vec<Value> {
         amount(status.due, colour, Paint::Plain),
         amount(status.leased, colour, if status.expired > 0 { Paint::Warning } else { Paint::Plain }),
         amount(status.dead, colour, Paint::Bad),
-        words(oldest(sink), if status.due == 0 { quiet } else { Style::new() }),
+        words(oldest(sink), if status.pending + status.leased == 0 { quiet } else { Style::new() }),
         Value::Rate(sink.per_second, if moves { style(colour, Paint::Good) } else { quiet }),
         words(sinks::breaker_words(service), style(colour, sinks::breaker_paint(service))),
         words(state, style(colour, state_paint)),
     ]
 }
 
-/// How long the oldest has been due, in one unit.
+/// How long ago the oldest that is not delivered occurred, in one unit.
 fn oldest(sink: &Sink) -> String {
-    if sink.seen.status.due == 0 {
+    let status = &sink.seen.status;
+    if status.pending + status.leased == 0 {
         return "-".to_owned();
     }
-    let age = format::seconds(sink.seen.status.oldest_due_age_seconds);
+    let age = format::seconds(status.oldest_pending_age_seconds);
     format::age(SystemTime::UNIX_EPOCH + age, SystemTime::UNIX_EPOCH)
 }
 

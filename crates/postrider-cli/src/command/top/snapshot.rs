@@ -152,6 +152,7 @@ mod tests {
             expired: 0,
             dead: 0,
             parked_lanes: 0,
+            oldest_pending_age_seconds: 0.0,
             oldest_due_age_seconds: 0.0,
             attempts: AttemptCounts { dispatched, retryable: 9, failed: 9, zombie_requeue: 9 },
             latency_p50_ms: None,

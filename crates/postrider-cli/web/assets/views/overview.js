@@ -3,7 +3,7 @@
 
 import { html, useState } from '../vendor/htm-preact.js';
 import { COLOURS, Chart, timeCeiling } from '../charts.js';
-import { count, duration, rate, seconds } from '../format.js';
+import { count, duration, oldest, rate } from '../format.js';
 import { useSession, useTitle } from '../hooks.js';
 import { Nothing, Problem, Section, SinkState, State, Table, Time, Waiting } from '../parts.js';
 import { link } from '../router.js';
@@ -83,7 +83,7 @@ function SinksNow({ sinks, samples }) {
         ),
     },
     { label: 'Waiting', number: true, cell: (sink) => count(sink.pending) },
-    { label: 'Oldest', number: true, cell: (sink) => (sink.due ? seconds(sink.oldest_due_age_seconds) : '–') },
+    { label: 'Oldest', number: true, cell: oldest },
     { label: 'p50', number: true, cell: (sink) => latency(newest(samples, sink.sink)?.latency_p50_ms) },
     { label: 'p99', number: true, cell: (sink) => latency(newest(samples, sink.sink)?.latency_p99_ms) },
     {
@@ -126,7 +126,7 @@ function Charts({ sinks, samples }) {
       <${Chart} title="Delivered" unit="a second" series=${lines(MEASURES.delivered)} format=${rate} ...${common} />
       <${Chart} title="Failed attempts" unit="a second" series=${lines(MEASURES.failed)} format=${rate} ...${common} />
       <${Chart} title="Waiting" unit="deliveries" series=${lines(MEASURES.pending)} format=${compact} ...${common} />
-      <${Chart} title="Oldest due" unit="age" series=${lines(MEASURES.age)} format=${short} ceiling=${timeCeiling} ...${common} />
+      <${Chart} title="Oldest" unit="age" series=${lines(MEASURES.age)} format=${short} ceiling=${timeCeiling} ...${common} />
       <${Chart} title="Latency p50" unit="enqueue to delivery" series=${lines(MEASURES.p50)} format=${short} ceiling=${timeCeiling} ...${common} />
       <${Chart} title="Latency p99" unit="enqueue to delivery" series=${lines(MEASURES.p99)} format=${short} ceiling=${timeCeiling} ...${common} />
     </div>

@@ -2,7 +2,7 @@
 // that the shell fetches anyway.
 
 import { html } from '../vendor/htm-preact.js';
-import { count, rate, seconds } from '../format.js';
+import { count, oldest, rate, seconds } from '../format.js';
 import { useSession, useTitle } from '../hooks.js';
 import { pause, resume } from '../actions.js';
 import { Nothing, Action, Problem, ReadOnlyNote, SinkState, Time, Waiting } from '../parts.js';
@@ -30,6 +30,7 @@ function Card({ sink, open, ask }) {
   const numbers = [
     ['Waiting', html`<a href=${link('messages', { sink: sink.sink, state: 'pending' })}>${count(sink.pending)}</a>`],
     ['Due', count(sink.due)],
+    ['Oldest', oldest(sink)],
     ['Oldest due', sink.due ? seconds(sink.oldest_due_age_seconds) : '–'],
     ['Held', count(sink.held ?? sink.leased)],
     ['Lease ended', count(sink.expired)],

@@ -58,6 +58,7 @@ declare
     v_size       integer;
     v_broken     text[];
     v_due_at     timestamptz := v_now;
+    v_occurred   constant timestamptz := coalesce(enqueue.occurred_at, v_now);
     v_sinks      text[] := '{default}';
 begin
     -- A small payload needs no net for texts that are too long, which is a subtransaction. An array holds it uncompressed.
@@ -107,7 +108,7 @@ begin
     end if;
     insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
                          dedupe_key, content_type, headers, payload, body)
-    values (enqueue.message_id, coalesce(enqueue.occurred_at, v_now), v_priority, v_size, enqueue.sequence_id,
+    values (enqueue.message_id, v_occurred, v_priority, v_size, enqueue.sequence_id,
             enqueue.tenant_id, v_namespace, enqueue.topic, enqueue.lane, enqueue.dedupe_key, enqueue.content_type,
             enqueue.headers, enqueue.payload, enqueue.body);
 
@@ -125,13 +126,13 @@ begin
         select coalesce(array_agg(distinct r.sink), v_sinks) into v_sinks from route r
         where r.namespace in ('*', v_namespace) and enqueue.topic like r.topic_like;
     end if;
-    insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-    values (enqueue.message_id, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id, v_sinks[1],
-            enqueue.lane);
+    insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+    values (enqueue.message_id, v_occurred, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id,
+            v_sinks[1], enqueue.lane);
     if cardinality(v_sinks) > 1 then
-        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-        select enqueue.message_id, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id, s.sink,
-               enqueue.lane
+        insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+        select enqueue.message_id, v_occurred, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id,
+               s.sink, enqueue.lane
         from unnest(v_sinks[2:]) s (sink);
     end if;
 

@@ -159,8 +159,9 @@ begin
         from fresh f order by f.ordinal
     ),
     sent as (
-        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-        select f.id, f.due_at, f.priority, f.content_bytes + coalesce(octet_length(f.headers::text), 0), f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
+        insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+        select f.id, f.occurred_at, f.due_at, f.priority, f.content_bytes + coalesce(octet_length(f.headers::text), 0),
+               f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
         from fresh f
         left join lateral (
             select distinct r.sink from route r

@@ -121,11 +121,12 @@ begin
         ) r on true
     ),
     sent as (
-        insert into delivery (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, attempt_no,
-                              attempt_count, lane_tail)
+        insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane,
+                              attempt_no, attempt_count, lane_tail)
         -- What comes in front of a lane waits until no lease lives up to there, as in redrive_letters.
-        select m.id, m.due_at, m.priority, m.content_bytes + coalesce(octet_length(m.headers::text), 0), m.sequence_id,
-               m.tenant_id, m.sink, m.lane, m.attempts, m.attempts,
+        select m.id, m.occurred_at, m.due_at, m.priority,
+               m.content_bytes + coalesce(octet_length(m.headers::text), 0), m.sequence_id, m.tenant_id, m.sink,
+               m.lane, m.attempts, m.attempts,
                max(case when m.nth = 1 and m.has_old_number and not import_messages.is_new
                         then lane_reach(m.sink, m.lane) end) over (partition by m.sink, m.lane)
         from (

@@ -37,12 +37,13 @@ begin
     end if;
     v_from := greatest(v_last, v_at - v_setting.sample_reach);
 
-    insert into sample (at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds,
-                        dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
+    insert into sample (at, seconds, sink, pending, due, leased, expired, dead, parked_lanes,
+                        oldest_pending_age_seconds, oldest_due_age_seconds, dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
                         last_success_at, last_error_at)
     select v_at, extract(epoch from v_at - v_from), coalesce(q.sink, a.sink), coalesce(q.pending, 0),
            coalesce(q.due, 0), coalesce(q.leased, 0), coalesce(q.expired, 0), coalesce(q.dead, 0),
-           coalesce(q.parked_lanes, 0), coalesce(q.oldest_due_age_seconds, 0), coalesce(a.dispatched, 0),
+           coalesce(q.parked_lanes, 0), coalesce(q.oldest_pending_age_seconds, 0),
+           coalesce(q.oldest_due_age_seconds, 0), coalesce(a.dispatched, 0),
            coalesce(a.retryable, 0), coalesce(a.failed, 0), coalesce(a.zombie_requeue, 0), a.latencies_ms[1],
            a.latencies_ms[2], a.last_success_at, a.last_error_at
     from sinks q

@@ -11,7 +11,7 @@
 create or replace function :"schema".queues()
     returns table (
         sink text, pending bigint, due bigint, leased bigint, expired bigint, parked_lanes bigint,
-        oldest_due_at timestamptz
+        oldest_occurred_at timestamptz, oldest_due_at timestamptz
     )
     language sql stable security definer
     set search_path = pg_catalog, :"schema", pg_temp
@@ -24,6 +24,8 @@ with lanes as (
            count(*) filter (where d.lease_token is not null) as leased,
            count(*) filter (where d.lease_expires_at <= now()) as expired,
            count(*) filter (where d.due_at = 'infinity') as parked,
+           -- Whatever it waits for, leased or not; a dead head is not waiting.
+           min(d.occurred_at) filter (where d.due_at < 'infinity') as oldest_occurred_at,
            min(d.due_at) filter (where d.lease_token is null and d.due_at <= now()) as oldest_due_at,
            to_timestamp((min(array[d.sequence_id, date_part('epoch', d.due_at)]) filter (where d.lane is not null))[2])
                as head_due_at
@@ -37,10 +39,11 @@ select l.sink,
        sum(l.leased)::bigint,
        sum(l.expired)::bigint,
        sum(l.parked)::bigint,
+       min(l.oldest_occurred_at),
        min(greatest(l.oldest_due_at, l.head_due_at))
            filter (where l.due > 0 and (l.lane is null or l.head_due_at <= now()))
 from lanes l
 group by l.sink
 $$;
 comment on function :"schema".queues is
-    'Each sink that has a delivery: pending, due, leased, expired, parked lanes, and since when the oldest is due.';
+    'Each sink that has a delivery: pending, due, leased, expired, parked lanes, when the oldest occurred, and since when the oldest is due.';

@@ -92,8 +92,9 @@ begin
     perform hold_lane_fronts(array[replay_batch.sink]);
     v_step := coalesce(interval '1 second' / replay_batch.per_second, interval '0');
     with looked_at as materialized (
-        select m.id, m.priority, m.content_bytes + coalesce(octet_length(m.headers::text), 0) as size_bytes, m.sequence_id,
-               m.tenant_id, m.lane, m.namespace, m.topic
+        select m.id, m.occurred_at, m.priority,
+               m.content_bytes + coalesce(octet_length(m.headers::text), 0) as size_bytes, m.sequence_id, m.tenant_id, m.lane,
+               m.namespace, m.topic
         from message m
         where (replay_batch.message_ids is null or m.id = any (replay_batch.message_ids))
           and (replay_batch.enqueued_from is null or m.id >= message_id_floor(replay_batch.enqueued_from))
@@ -103,7 +104,7 @@ begin
         limit replay_batch.at_most
     ),
     chosen as materialized (
-        select m.id, m.priority, m.size_bytes, m.sequence_id, m.tenant_id, m.lane
+        select m.id, m.occurred_at, m.priority, m.size_bytes, m.sequence_id, m.tenant_id, m.lane
         from looked_at m
         where (replay_batch.namespace is null or m.namespace = replay_batch.namespace)
           and (replay_batch.topic is null or m.topic like topic_like(replay_batch.topic))
@@ -115,9 +116,10 @@ begin
               limit 1), false))
     ),
     put as (
-        insert into delivery as d (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, lane_tail)
-        select f.id, v_start + (f.place - 1) * v_step, f.priority, f.size_bytes, f.sequence_id, f.tenant_id,
-               replay_batch.sink, f.lane,
+        insert into delivery as d (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane,
+                                   lane_tail)
+        select f.id, f.occurred_at, v_start + (f.place - 1) * v_step, f.priority, f.size_bytes, f.sequence_id,
+               f.tenant_id, replay_batch.sink, f.lane,
                max(case when f.nth = 1 and f.lane is not null then lane_reach(replay_batch.sink, f.lane) end)
                    over (partition by f.lane)
         from (select c.*, row_number() over (order by c.id) as place, row_number() over (partition by c.lane) as nth

@@ -74,6 +74,7 @@ comment on column :"schema".message.content_bytes is
 -- not HOT (no index is on a lease column for the same reason).
 create table :"schema".delivery (
     message_id        uuid        not null,
+    occurred_at       timestamptz not null,
     due_at            timestamptz not null,
     priority          integer     not null,
     size_bytes        integer     not null,
@@ -110,6 +111,8 @@ comment on table :"schema".delivery is
     'One message on its way to one sink: pending or leased. due_at = infinity is a dead lane head that parks its lane.';
 comment on column :"schema".delivery.lane_tail is
     'Last sequence number handed out with this one: while a lease in (sequence_id, lane_tail] lives, the lane is busy.';
+comment on column :"schema".delivery.occurred_at is
+    'The message''s: how old the oldest pending one is, is asked every few seconds and must not read every message.';
 comment on column :"schema".delivery.size_bytes is 'Content and headers as they are sent: a claim is bounded by it.';
 
 -- Deliveries without a lane: priority first, then due time. Within one priority only due rows are read.

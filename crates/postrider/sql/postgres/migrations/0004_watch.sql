@@ -35,6 +35,7 @@ create table :"schema".sample (
     expired                 bigint      not null,
     dead                    bigint      not null,
     parked_lanes            bigint      not null,
+    oldest_pending_age_seconds double precision not null,
     oldest_due_age_seconds  double precision not null,
     dispatched              bigint      not null,
     retryable               bigint      not null,

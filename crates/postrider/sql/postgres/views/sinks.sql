@@ -2,7 +2,8 @@
 -- Reads the hot table once (see queues.sql), and counts dead letters from their index; history is not read.
 create view :"schema".sinks as
 with queue as materialized (
-    select q.sink collate "C" as sink, q.pending, q.due, q.leased, q.expired, q.parked_lanes, q.oldest_due_at
+    select q.sink collate "C" as sink, q.pending, q.due, q.leased, q.expired, q.parked_lanes, q.oldest_occurred_at,
+           q.oldest_due_at
     from :"schema".queues() q
 ),
 dead as (
@@ -24,6 +25,8 @@ select n.sink,
        coalesce(q.expired, 0) as expired,
        coalesce(d.dead, 0) as dead,
        coalesce(q.parked_lanes, 0) as parked_lanes,
+       -- What occurs in the future has no age.
+       greatest(extract(epoch from now() - q.oldest_occurred_at), 0)::double precision as oldest_pending_age_seconds,
        coalesce(extract(epoch from now() - q.oldest_due_at), 0)::double precision as oldest_due_age_seconds,
        d.last_died_at
 from known n

@@ -10,6 +10,7 @@ select coalesce(s.sink, a.sink) as sink,
        coalesce(s.expired, 0) as expired,
        coalesce(s.dead, 0) as dead,
        coalesce(s.parked_lanes, 0) as parked_lanes,
+       coalesce(s.oldest_pending_age_seconds, 0) as oldest_pending_age_seconds,
        coalesce(s.oldest_due_age_seconds, 0) as oldest_due_age_seconds,
        (select extract(epoch from t.status_window) from :"schema".setting t)::double precision as recent_seconds,
        coalesce(a.dispatched, 0) as recent_dispatched,
@@ -22,4 +23,4 @@ select coalesce(s.sink, a.sink) as sink,
 from :"schema".sinks s
 full join :"schema".recent_attempts() a on a.sink = s.sink;
 comment on view :"schema".status is
-    'Each sink: pending, due, leased, dead, the oldest due age, and the attempts of the last minutes.';
+    'Each sink: pending, due, leased, dead, the ages of the oldest, and the attempts of the last minutes.';

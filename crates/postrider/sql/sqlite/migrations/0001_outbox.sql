@@ -63,6 +63,7 @@ create table outbox_message (
 create table outbox_delivery (
     message_id        blob    not null,
     sink              text    not null,
+    occurred_at       integer not null,
     due_at            integer not null,
     priority          integer not null,
     sequence_id       integer,

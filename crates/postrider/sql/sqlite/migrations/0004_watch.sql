@@ -37,6 +37,7 @@ create table outbox_sample (
     expired                 integer not null,
     dead                    integer not null,
     parked_lanes            integer not null,
+    oldest_pending_age_seconds real not null,
     oldest_due_age_seconds  real    not null,
     dispatched              integer not null,
     retryable               integer not null,

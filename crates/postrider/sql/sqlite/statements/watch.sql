@@ -73,7 +73,9 @@ latency as (
 )
 select :to as at, (:to - :from) / 1000000.0 as seconds, coalesce(q.sink, a.sink) as sink, coalesce(q.pending, 0) as pending, coalesce(q.due, 0) as due,
        coalesce(q.leased, 0) as leased, coalesce(q.expired, 0) as expired, coalesce(q.dead, 0) as dead,
-       coalesce(q.parked_lanes, 0) as parked_lanes, coalesce(q.oldest_due_age_seconds, 0.0) as oldest_due_age_seconds,
+       coalesce(q.parked_lanes, 0) as parked_lanes,
+       coalesce(q.oldest_pending_age_seconds, 0.0) as oldest_pending_age_seconds,
+       coalesce(q.oldest_due_age_seconds, 0.0) as oldest_due_age_seconds,
        coalesce(a.dispatched, 0) as dispatched, coalesce(a.retryable, 0) as retryable, coalesce(a.failed, 0) as failed,
        coalesce(a.zombie_requeue, 0) as zombie_requeue, l.p50_ms as latency_p50_ms, l.p99_ms as latency_p99_ms,
        a.last_success_at, a.last_error_at
@@ -83,11 +85,11 @@ left join latency l on l.sink = coalesce(q.sink, a.sink)
 
 -- name: add_sample
 -- One line of a sample. Caller: measure.
-insert into outbox_sample (at, sink, seconds, pending, due, leased, expired, dead, parked_lanes, oldest_due_age_seconds,
-                           dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
+insert into outbox_sample (at, sink, seconds, pending, due, leased, expired, dead, parked_lanes,
+                           oldest_pending_age_seconds, oldest_due_age_seconds, dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
                            last_success_at, last_error_at)
-values (:at, :sink, :seconds, :pending, :due, :leased, :expired, :dead, :parked_lanes, :oldest_due_age_seconds,
-        :dispatched, :retryable, :failed, :zombie_requeue, :latency_p50_ms, :latency_p99_ms, :last_success_at,
+values (:at, :sink, :seconds, :pending, :due, :leased, :expired, :dead, :parked_lanes, :oldest_pending_age_seconds,
+        :oldest_due_age_seconds, :dispatched, :retryable, :failed, :zombie_requeue, :latency_p50_ms, :latency_p99_ms, :last_success_at,
         :last_error_at)
 
 -- name: prune_samples

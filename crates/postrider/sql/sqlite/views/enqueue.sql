@@ -72,8 +72,8 @@ begin
             and k.tenant = coalesce(hex(new.tenant_id), '') and k.dedupe_key = new.dedupe_key);
 
     -- A known key leaves no message with this id, so nothing is sent.
-    insert into outbox_delivery (message_id, sink, due_at, priority, sequence_id, tenant_id, lane)
-    select m.id, coalesce(r.sink, 'default'),
+    insert into outbox_delivery (message_id, sink, occurred_at, due_at, priority, sequence_id, tenant_id, lane)
+    select m.id, coalesce(r.sink, 'default'), m.occurred_at,
            coalesce(new.due_at, c.now + new.delay_us, min(m.occurred_at, c.now)), m.priority, m.sequence_id,
            m.tenant_id, m.lane
     from outbox_message m

@@ -14,6 +14,8 @@ with lanes as (
            count(*) filter (where d.lease_token is not null) as leased,
            count(*) filter (where d.lease_expires_at <= (select now from outbox_clock)) as expired,
            count(*) filter (where d.due_at = 9223372036854775807) as parked,
+           -- Whatever it waits for, leased or not; a dead head is not waiting.
+           min(d.occurred_at) filter (where d.due_at < 9223372036854775807) as oldest_occurred_at,
            min(d.due_at) filter (where d.lease_token is null and d.due_at <= (select now from outbox_clock)) as oldest_due_at,
            min(d.sequence_id) as head_sequence_id
     from outbox_delivery d
@@ -24,6 +26,7 @@ queue as (
     select l.sink, sum(l.pending) as pending,
            sum(case when l.lane is null or h.due_at <= (select now from outbox_clock) then l.due else 0 end) as due,
            sum(l.leased) as leased, sum(l.expired) as expired, sum(l.parked) as parked_lanes,
+           min(l.oldest_occurred_at) as oldest_occurred_at,
            min(case when l.due = 0 then null when l.lane is null then l.oldest_due_at
                     when h.due_at <= (select now from outbox_clock) then max(l.oldest_due_at, h.due_at) end) as oldest_due_at
     from lanes l
@@ -50,6 +53,8 @@ select n.sink,
        coalesce(q.expired, 0) as expired,
        coalesce(d.dead, 0) as dead,
        coalesce(q.parked_lanes, 0) as parked_lanes,
+       -- What occurs in the future has no age.
+       max(coalesce((c.now - q.oldest_occurred_at) / 1000000.0, 0.0), 0.0) as oldest_pending_age_seconds,
        coalesce((c.now - q.oldest_due_at) / 1000000.0, 0.0) as oldest_due_age_seconds,
        d.last_died_at
 from known n

@@ -92,7 +92,7 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
     }
     for Line { sample, last_success_at, last_error_at } in &measurement.lines {
         let AttemptCounts { dispatched, retryable, failed, zombie_requeue } = &sample.attempts;
-        let line: [(&str, &dyn ToSql); 18] = [
+        let line: [(&str, &dyn ToSql); 19] = [
             (":at", &measurement.at),
             (":sink", &sample.sink),
             (":seconds", &sample.seconds),
@@ -102,6 +102,7 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
             (":expired", &sample.expired),
             (":dead", &sample.dead),
             (":parked_lanes", &sample.parked_lanes),
+            (":oldest_pending_age_seconds", &sample.oldest_pending_age_seconds),
             (":oldest_due_age_seconds", &sample.oldest_due_age_seconds),
             (":dispatched", dispatched),
             (":retryable", retryable),

@@ -34,8 +34,8 @@ async fn put_due(site: &Site) {
 fn put_many(site: &Site, columns: &str, values: &str) {
     let sql = format!(
         "with recursive n(n) as (select 1 union all select n + 1 from n where n < {MANY}) \
-         insert into outbox_delivery (message_id, sink, due_at, priority, {columns}) \
-         select randomblob(16), 'default', {values} from n"
+         insert into outbox_delivery (message_id, sink, occurred_at, due_at, priority, {columns}) \
+         select randomblob(16), 'default', 0, {values} from n"
     );
     // Room for all of it: with SQLite's two megabytes every row would push a page to the disk.
     site.app.execute_batch("pragma synchronous = off; pragma cache_size = -500000").unwrap();

@@ -19,7 +19,7 @@ fn sink(name: &str, paused: bool, numbers: [i64; 5], oldest: f64, per_second: Op
     let mut status = SinkStatus::default();
     (status.sink, status.paused) = (name.to_owned(), paused);
     (status.pending, status.due, status.leased) = (pending, due, leased);
-    (status.dead, status.parked_lanes, status.oldest_due_age_seconds) = (dead, parked_lanes, oldest);
+    (status.dead, status.parked_lanes, status.oldest_pending_age_seconds) = (dead, parked_lanes, oldest);
     (status.recent_seconds, status.last_success_at) = (300.0, Some(ago(3)));
     status.recent = AttemptCounts { dispatched: 120, retryable: 3, failed: 1, zombie_requeue: 0 };
     let report = |breaker: &str| SinkReport {
