@@ -19,7 +19,7 @@ globalThis.location = { search: '', hash: '' };
 globalThis.sessionStorage = { getItem: (key) => store.get(key) ?? null };
 const at = (file) => import(pathToFileURL(join(copy, file)));
 const { niceCeiling, timeCeiling } = await at('charts.js');
-const { bytes, duration, rate, relative } = await at('format.js');
+const { bytes, duration, oldest, rate, relative } = await at('format.js');
 const { deadFilter, deliveryFilter } = await at('actions.js');
 const { hexadecimal } = await at('payload.js');
 const { link, parseRoute } = await at('router.js');
@@ -36,9 +36,11 @@ const sink = (changes) => ({
   paused: false,
   pending: 0,
   due: 0,
+  leased: 0,
   expired: 0,
   dead: 0,
   parked_lanes: 0,
+  oldest_pending_age_seconds: 0,
   oldest_due_age_seconds: 0,
   breaker: 'closed',
   relays: 1,
@@ -53,6 +55,12 @@ const relay = (changes) => ({
   ...changes,
 });
 const heads = (sinks, relays) => verdict({ sinks, relays }).map((one) => one.what);
+
+test('the oldest has an age while anything is pending, due or not', () => {
+  assert.equal(oldest(sink({ pending: 3, oldest_pending_age_seconds: 60 })), duration(60_000));
+  assert.equal(oldest(sink({ leased: 1, oldest_pending_age_seconds: 60 })), duration(60_000));
+  assert.equal(oldest(sink({ dead: 2 })), '–');
+});
 
 test('all is well when nothing waits for a person and nothing is late', () => {
   const found = verdict({ sinks: [sink({ pending: 9, due: 9, oldest_due_age_seconds: 2 })], relays: [relay()] });

@@ -116,7 +116,7 @@ async fn status_shows_every_sink() {
     sql(&database, "select message_id from outbox.claim('relay-1', 1, 600)").await;
     let status = run(&database, &["status"]).ok();
     let mut settings = filters();
-    settings.add_filter(r"(?m) +\d+m?s  (unserved|paused)$", "      <span>  $1");
+    settings.add_filter(r"(?m) +\d+m?s  (unserved|paused)$", "  <span>  $1");
     // On a busy machine it was a moment ago.
     settings.add_filter(r"(?m) +(now|\d+s ago)", "  <lately>");
     settings.bind(|| insta::assert_snapshot!(status));

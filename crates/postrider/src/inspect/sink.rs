@@ -61,15 +61,15 @@ pub struct SinkStatus {
     pub oldest_pending_age_seconds: f64,
     /// How long the oldest due delivery has been due.
     pub oldest_due_age_seconds: f64,
-    /// How far back the next three look: the setting `status_window`.
+    /// How far back the attempts look: the setting `status_window`.
     pub recent_seconds: f64,
     /// Attempts of that time, by outcome.
     pub recent: AttemptCounts,
-    /// The last success of that time.
+    /// The last success of all, as far as it was measured.
     #[serde(serialize_with = "json::time_option")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Time>))]
     pub last_success_at: Option<SystemTime>,
-    /// The last failure of that time.
+    /// The last failure of all, as far as it was measured.
     #[serde(serialize_with = "json::time_option")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Time>))]
     pub last_error_at: Option<SystemTime>,

@@ -156,7 +156,8 @@ async fn due_times_are_the_databases() {
     tx.batch_execute("select pg_sleep(0.02)").await.unwrap();
     Outbox::default().enqueue_many(&tx, &messages).await.unwrap();
     let sql = "select topic || ' ' || case when due_at > '2090-01-01' or due_at < '2010-01-01' then due_at::text else (due_at - now())::text end \
-               || ' ' || case when occurred_at = now() then 'now' else occurred_at::text end from outbox.message m join outbox.delivery d on d.message_id = m.id order by m.id";
+               || ' ' || case when m.occurred_at = now() then 'now' else m.occurred_at::text end from outbox.message m \
+               join outbox.delivery d on d.message_id = m.id and d.occurred_at = m.occurred_at order by m.id";
     let found: Vec<String> = tx.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     let (then, past) = ("2096-10-02 07:06:40+00", "2001-09-09 01:46:40+00");
     assert_eq!(

@@ -380,6 +380,18 @@ async fn views_are_for_people() {
     assert!(enqueued.starts_with(&year) && enqueued.ends_with('Z'), "{enqueued}");
 }
 
+/// Proves E4, P16: what happened last is known for good.
+#[tokio::test]
+async fn what_happened_last_is_kept() {
+    let site = Site::new();
+    let set = |settings: &str| site.app.execute_batch(&format!("update outbox_setting set {settings}")).unwrap();
+    set(
+        "status_window_seconds = 1, sample_lag_seconds = 0.001, sample_every_seconds = 0.002, sample_reach_seconds = 0.002",
+    );
+    let reach = async || set("sample_reach_seconds = 3600");
+    crate::watching::assert_last_outcomes_are_kept(&site.store, reach).await;
+}
+
 /// The clock counts milliseconds: a head that failed within the one it was written in goes alone all the same, and a run
 /// whose lease ended is still taken over as a whole.
 #[tokio::test]

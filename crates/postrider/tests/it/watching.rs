@@ -1,6 +1,9 @@
 //! What is watched in PostgreSQL: each attempt is in one sample, what is old is forgotten, and history costs none of it
 //! anything. The store contract has what holds for every store.
 
+use std::time::Duration;
+
+use postrider::{Claim, Failure, Message, Outcome, PostgresStore, Schema, Store};
 use postrider_testkit::Cluster;
 use tokio_postgres::Client;
 
@@ -130,6 +133,55 @@ async fn a_sample_summarizes_what_it_has_counted() {
     assert!(pages(&client, status).await < written / 2);
 }
 
+/// The last success and failure are known when the window is over, though it was over before anybody measured, and stay so
+/// from sample to sample. The store is empty, its window is a second, and samples are often and reach a moment back, until
+/// `reach` says otherwise.
+pub(crate) async fn assert_last_outcomes_are_kept(store: &dyn Store, reach: impl AsyncFnOnce()) {
+    let status = async || {
+        let lines = store.status().await.unwrap();
+        let line = lines.into_iter().find(|line| line.sink == "default").unwrap();
+        (line.recent.dispatched + line.recent.failed, line.last_success_at, line.last_error_at)
+    };
+    let measure = async || {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        while !store.measure().await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let message = || Message::json("t", &1).unwrap();
+    store.enqueue(&[message(), message()]).await.unwrap();
+    let held = store.claim(&Claim::new("w").batch_size(2)).await.unwrap();
+    store.ack("w", &held[0]).await.unwrap();
+    store.finish("w", &held[1], Outcome::Failed(Failure::new("NO", "no"))).await.unwrap();
+    let (_, success, error) = status().await;
+    assert!(success.is_some() && error.is_some());
+    measure().await;
+    assert_eq!(status().await, (0, success, error), "the first sample finds them");
+    reach().await;
+    measure().await;
+    measure().await;
+    assert_eq!(status().await, (0, success, error), "the next have them from it");
+    store.enqueue(&[message()]).await.unwrap();
+    store.ack("w", &store.claim(&Claim::new("w")).await.unwrap()[0]).await.unwrap();
+    measure().await;
+    let (_, later, same) = status().await;
+    assert!(later > success && same == error);
+}
+
+/// Proves E4, P16: what happened last is known for good.
+#[tokio::test]
+async fn what_happened_last_is_kept() {
+    let (database, client) = fresh().await;
+    run(&client, OFTEN).await;
+    run(&client, "update outbox.setting set status_window = '1 second', sample_reach = '2 milliseconds'").await;
+    let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
+    let reach = async || run(&client, "update outbox.setting set sample_reach = '1 hour'").await;
+    assert_last_outcomes_are_kept(&store, reach).await;
+    // A sink that nothing leads to any more is not shown for what it did once.
+    run(&client, "update outbox.sample set sink = 'gone', dispatched = 0").await;
+    assert_eq!(texts(&client, "select sink from outbox.status").await, ["default"]);
+}
+
 /// One measures; who comes meanwhile goes away at once, and an old snapshot is refused.
 #[tokio::test]
 async fn a_second_measurer_does_not_wait() {
@@ -151,7 +203,7 @@ async fn what_is_old_is_forgotten() {
     let (_database, client) = fresh().await;
     run(&client, OFTEN).await;
     let old = "insert into outbox.sample select now() - interval '25 hours' - i * interval '1 second', 1, 0, 0, 0, 0, 0, 0, 0, \
-               0, 0, 0, 0, null, null, null, null, 'default' from generate_series(1, 5) i; \
+               0, 0, 0, 0, 0, null, null, null, null, 'default' from generate_series(1, 5) i; \
                insert into outbox.relay select 'gone', now(), now() - interval '25 hours', '10 seconds', '1', '[]'";
     run(&client, old).await;
     for expected in [3 + 1, 1 + 2, 3] {

@@ -44,6 +44,21 @@ async fn the_state_is_the_documents() {
     }
 }
 
+/// Proves E4: the last success is told when it is long past.
+#[tokio::test]
+async fn the_state_keeps_the_last_success() {
+    let [outbox, _] = outboxes().await;
+    let (server, store) = (Server::serve(&outbox), store(&outbox));
+    store.enqueue(&[message("t", 1)]).await.unwrap();
+    store.ack("hand", &claim(&*store).await[0]).await.unwrap();
+    let before = server.get("/api/v1/sync/state").await.ok();
+    outbox.sql("update outbox.setting set status_window = '1 microsecond', sample_reach = sample_every").await;
+    outbox.sql("select pg_sleep(1.1), outbox.measure()").await;
+    let after = server.get("/api/v1/sync/state").await.ok();
+    assert!(before["last_success_at"].is_string());
+    assert_eq!(after["last_success_at"], before["last_success_at"]);
+}
+
 /// Proves E4, E8: a line of the outbox in each state, with what is kept of its last failure.
 #[tokio::test]
 async fn a_line_of_the_outbox_has_the_documents_fields() {

@@ -7,6 +7,8 @@
 --   A sample ends setting.sample_lag ago: an attempt has its time a moment before its transaction commits, and must not
 --   fall between two samples. The same moment is what a caller may be early by. The first sample, and the first after a
 --   pause, begins setting.sample_reach before its end at most.
+--   The last success and the last failure of a sink go on from sample to sample, so they are known for good. Before the
+--   first sample, and in a pause that is longer than setting.sample_reach, they are looked for (see last_outcomes).
 --   Samples from the future, of a clock that was ahead or was set back, are deleted: nothing would be measured until then,
 --   and what they counted is counted again when its time comes.
 -- Reads: the hot table once (see queues.sql), and the attempts of the interval (attempts_between). Locks: those of
@@ -37,17 +39,18 @@ begin
     end if;
     v_from := greatest(v_last, v_at - v_setting.sample_reach);
 
-    insert into sample (at, seconds, sink, pending, due, leased, expired, dead, parked_lanes,
-                        oldest_pending_age_seconds, oldest_due_age_seconds, dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
-                        last_success_at, last_error_at)
+    insert into sample (at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
+                        oldest_due_age_seconds, dispatched, retryable, failed, zombie_requeue, latency_p50_ms,
+                        latency_p99_ms, last_success_at, last_error_at)
     select v_at, extract(epoch from v_at - v_from), coalesce(q.sink, a.sink), coalesce(q.pending, 0),
            coalesce(q.due, 0), coalesce(q.leased, 0), coalesce(q.expired, 0), coalesce(q.dead, 0),
            coalesce(q.parked_lanes, 0), coalesce(q.oldest_pending_age_seconds, 0),
            coalesce(q.oldest_due_age_seconds, 0), coalesce(a.dispatched, 0),
            coalesce(a.retryable, 0), coalesce(a.failed, 0), coalesce(a.zombie_requeue, 0), a.latencies_ms[1],
-           a.latencies_ms[2], a.last_success_at, a.last_error_at
+           a.latencies_ms[2], greatest(a.last_success_at, o.last_success_at), greatest(a.last_error_at, o.last_error_at)
     from sinks q
-    full join attempts_between(v_from, v_at) a on a.sink = q.sink;
+    full join attempts_between(v_from, v_at) a on a.sink = q.sink
+    left join last_outcomes(v_last, v_from) o on o.sink = coalesce(q.sink, a.sink);
 
     delete from sample s
     where s.ctid = any (array(
@@ -131,11 +134,43 @@ $$;
 comment on function :"schema".attempts_between is
     'Internal to measure: attempts of an interval, by sink and outcome, with latencies.';
 
+-- When each sink had its last success and its last failure before `until`, as the sample that was taken at `sampled` knows
+-- it. If there is none, or if it ended before `until`, 10,000 attempts of the newest messages tell, too: no index has
+-- the last attempt of a sink. Caller: measure. Internal. Indexes: sample_pk, attempt_pk backwards in every partition.
+create or replace function :"schema".last_outcomes(sampled timestamptz, until timestamptz)
+    returns table (sink text, last_success_at timestamptz, last_error_at timestamptz)
+    language plpgsql stable
+    set search_path = pg_catalog, :"schema", pg_temp
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off
+    set max_parallel_workers_per_gather = 0 set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_look_at  constant integer := case when last_outcomes.sampled is distinct from last_outcomes.until then 10000 else 0 end;
+begin
+    return query
+    select o.sink::text, max(o.last_success_at), max(o.last_error_at)
+    from (
+        select s.sink, s.last_success_at, s.last_error_at from sample s where s.at = last_outcomes.sampled
+        union all
+        select t.sink,
+               case when t.state = 'DISPATCHED' then t.completed_at end,
+               case when t.state not in ('DISPATCHED', 'CANCELLED') then t.completed_at end
+        from (select t.sink, t.state, t.completed_at from attempt t order by t.message_id desc limit v_look_at) t
+        where t.completed_at < last_outcomes.until
+    ) o
+    group by o.sink;
+end
+$$;
+comment on function :"schema".last_outcomes is
+    'Internal to measure: the last success and failure of each sink before a sample.';
+
 -- Attempts of the last setting.status_window by sink and outcome: from the samples that ended in it, and from the attempts
 -- after the last sample. So it reaches back as far as the window, and the one interval that began before it; if that one is
 -- longer than the window, as after a pause, its attempts are read instead. If nobody measures, those of the window are.
 -- Of the attempts after the last sample no more than 10,000 are read: at full speed there are hundreds of thousands, and the
--- next sample has them all.
+-- next sample has them all. The last success and failure may be older: the last sample has them. Every sink of the last
+-- sample has a row.
 -- Caller: the view `status`. Internal. Index: attempt_completed.
 create or replace function :"schema".recent_attempts()
     returns table (
@@ -167,6 +202,8 @@ begin
         from sample s
         where s.at > v_window and (v_long is null or s.at > v_long)
         union all
+        select s.sink, 0, 0, 0, 0, s.last_success_at, s.last_error_at from sample s where s.at = v_sampled
+        union all
         select a.sink,
                count(*) filter (where a.state = 'DISPATCHED'),
                count(*) filter (where a.state = 'RETRYABLE'),
@@ -182,8 +219,8 @@ begin
         ) a
         group by a.sink
     ) p
-    group by p.sink
-    having sum(p.dispatched) + sum(p.retryable) + sum(p.failed) + sum(p.zombie_requeue) > 0;
+    group by p.sink;
 end
 $$;
-comment on function :"schema".recent_attempts is 'Internal to status: attempts of the last minutes, by sink and outcome.';
+comment on function :"schema".recent_attempts is
+    'Internal to status: attempts of the last minutes, by sink and outcome, and the last of all time.';

@@ -39,7 +39,9 @@ from outbox_setting s
 select max(m.at) from outbox_sample m where m.at <= :now
 
 -- name: measure
--- How every sink stands now, with the attempts from `from` on and before `to`. Caller: measure.
+-- How every sink stands now, with the attempts from `from` on and before `to`. Caller: measure. The last success and failure
+-- go on from the sample that was taken at `last_at`; if it is not there, or ended before `from`, the 10,000 attempts before
+-- `from` tell, too.
 -- Indexes: outbox_attempt_completed, which has all that is counted. The latencies are asked of the messages.
 with counted as (
     select a.sink,
@@ -52,6 +54,24 @@ with counted as (
     from outbox_attempt a indexed by outbox_attempt_completed
     where a.completed_at >= :from and a.completed_at < :to
     group by a.sink
+),
+known as (
+    select o.sink, max(o.last_success_at) as last_success_at, max(o.last_error_at) as last_error_at
+    from (
+        select m.sink, m.last_success_at, m.last_error_at from outbox_sample m where m.at = :last_at
+        union all
+        select a.sink, case when a.state = 'DISPATCHED' then a.completed_at end,
+               case when a.state not in ('DISPATCHED', 'CANCELLED') then a.completed_at end
+        from (
+            select a.sink, a.state, a.completed_at from outbox_attempt a indexed by outbox_attempt_completed
+            where a.completed_at < :from
+            order by a.completed_at desc
+            limit case when :last_at is :from then 0 else 10000 end
+        ) a
+        union all
+        select c.sink, c.last_success_at, c.last_error_at from counted c
+    ) o
+    group by o.sink
 ),
 placed as (
     select l.sink, l.latency_ms, row_number() over (partition by l.sink order by l.latency_ms) as place,
@@ -78,19 +98,20 @@ select :to as at, (:to - :from) / 1000000.0 as seconds, coalesce(q.sink, a.sink)
        coalesce(q.oldest_due_age_seconds, 0.0) as oldest_due_age_seconds,
        coalesce(a.dispatched, 0) as dispatched, coalesce(a.retryable, 0) as retryable, coalesce(a.failed, 0) as failed,
        coalesce(a.zombie_requeue, 0) as zombie_requeue, l.p50_ms as latency_p50_ms, l.p99_ms as latency_p99_ms,
-       a.last_success_at, a.last_error_at
+       o.last_success_at, o.last_error_at
 from outbox_sinks q
 full join counted a on a.sink = q.sink
+left join known o on o.sink = coalesce(q.sink, a.sink)
 left join latency l on l.sink = coalesce(q.sink, a.sink)
 
 -- name: add_sample
 -- One line of a sample. Caller: measure.
 insert into outbox_sample (at, sink, seconds, pending, due, leased, expired, dead, parked_lanes,
-                           oldest_pending_age_seconds, oldest_due_age_seconds, dispatched, retryable, failed, zombie_requeue, latency_p50_ms, latency_p99_ms,
-                           last_success_at, last_error_at)
+                           oldest_pending_age_seconds, oldest_due_age_seconds, dispatched, retryable, failed,
+                           zombie_requeue, latency_p50_ms, latency_p99_ms, last_success_at, last_error_at)
 values (:at, :sink, :seconds, :pending, :due, :leased, :expired, :dead, :parked_lanes, :oldest_pending_age_seconds,
-        :oldest_due_age_seconds, :dispatched, :retryable, :failed, :zombie_requeue, :latency_p50_ms, :latency_p99_ms, :last_success_at,
-        :last_error_at)
+        :oldest_due_age_seconds, :dispatched, :retryable, :failed, :zombie_requeue, :latency_p50_ms, :latency_p99_ms,
+        :last_success_at, :last_error_at)
 
 -- name: prune_samples
 -- Samples past their retention, oldest first, and those from the future: the clock was ahead or was set back. Caller: measure. Index: sample_pk. Zero rows: none.

@@ -2,7 +2,8 @@
 -- Reads the hot table once (see sinks.sql). The attempts of the last setting.status_window_seconds come from the samples
 -- that ended in it and from the attempts after the last sample, so they reach back as far as the window and the one
 -- interval that began before it; if that one is longer than the window, as after a pause, its attempts are read instead,
--- and if nobody measures, those of the window are. History is not read. Times are microseconds since 1970.
+-- and if nobody measures, those of the window are. The last success and failure may be older: the last sample has them.
+-- History is not read. Times are microseconds since 1970.
 create view outbox_status as
 with since as (
     select c.now - s.status_window_seconds * 1000000 as window_from,
@@ -21,6 +22,10 @@ lately as (
         from outbox_sample m
         where m.at > (select max(window_from, long) from since)
         union all
+        select m.sink, 0, 0, 0, 0, m.last_success_at, m.last_error_at
+        from outbox_sample m
+        where m.at = (select max(l.at) from outbox_sample l)
+        union all
         select a.sink,
                count(*) filter (where a.state = 'DISPATCHED'),
                count(*) filter (where a.state = 'RETRYABLE'),
@@ -38,7 +43,6 @@ lately as (
         group by a.sink
     ) p
     group by p.sink
-    having sum(p.dispatched) + sum(p.retryable) + sum(p.failed) + sum(p.zombies) > 0
 )
 select coalesce(s.sink, a.sink) as sink,
        coalesce(s.paused, 0) as paused,
@@ -60,4 +64,5 @@ select coalesce(s.sink, a.sink) as sink,
        a.last_error_at,
        s.last_died_at
 from outbox_sinks s
-full join lately a on a.sink = s.sink;
+full join lately a on a.sink = s.sink
+where s.sink is not null or a.dispatched + a.retryable + a.failed + a.zombies > 0;

@@ -80,7 +80,7 @@ fn take(tx: &Transaction<'_>, now: i64) -> Result<Option<Measurement>, Error> {
         return Ok(None);
     }
     let from = last_at.map_or(at - reach_us, |last| last.max(at - reach_us));
-    let lines = all(tx, sql!("watch", "measure"), &[(":from", &from), (":to", &at)])?;
+    let lines = all(tx, sql!("watch", "measure"), &[(":last_at", &last_at), (":from", &from), (":to", &at)])?;
     Ok(Some(Measurement { last_at, at, lines }))
 }
 

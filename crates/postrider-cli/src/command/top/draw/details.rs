@@ -77,9 +77,7 @@ type Facts = (String, Vec<(&'static str, String)>);
 fn sink_facts(sink: &Sink, now: SystemTime) -> Facts {
     let (status, service) = (&sink.seen.status, &sink.seen.service);
     let window = format::window(format::seconds(status.recent_seconds));
-    let last = |time: Option<SystemTime>| {
-        time.map_or_else(|| format!("none in the last {window}"), |time| format::ago(now, time))
-    };
+    let last = |time: Option<SystemTime>| time.map_or_else(|| "none".to_owned(), |time| format::ago(now, time));
     let AttemptCounts { dispatched, retryable, failed, zombie_requeue } = status.recent;
     let facts = vec![
         ("state", state_words(&sink.seen).0),
