@@ -105,6 +105,7 @@ macro_rules! sink_contract {
     ($destination:ty) => {
         $crate::contract_cases! { <$destination as $crate::sink_contract::Destination>::start(), sink_contract transfer,
             bytes_and_headers_arrive_exactly
+            the_dedupe_key_arrives
             a_batch_keeps_its_order
             one_sink_serves_many_tasks
         }

@@ -14,6 +14,8 @@ pub(crate) const TOPIC: &str = "postrider-topic";
 pub(crate) const TENANT_ID: &str = "postrider-tenant-id";
 pub(crate) const LANE: &str = "postrider-lane";
 pub(crate) const SEQUENCE_ID: &str = "postrider-sequence-id";
+/// The producer's own key of the message, if it gave one: unique with namespace, topic and tenant.
+pub(crate) const DEDUPE_KEY: &str = "postrider-dedupe-key";
 /// When what it tells happened, as RFC 3339.
 pub(crate) const OCCURRED_AT: &str = "postrider-occurred-at";
 pub(crate) const CONTENT_TYPE: &str = "content-type";
@@ -36,6 +38,7 @@ pub(crate) fn headers(message: &Claimed) -> Vec<(&str, Cow<'_, str>)> {
     headers.extend(message.tenant_id.map(|tenant| (TENANT_ID, tenant.to_string().into())));
     headers.extend(message.lane.as_ref().map(|lane| (LANE, Cow::from(lane))));
     headers.extend(message.sequence_id.map(|sequence| (SEQUENCE_ID, sequence.to_string().into())));
+    headers.extend(message.dedupe_key.as_ref().map(|key| (DEDUPE_KEY, Cow::from(key))));
     headers.push((OCCURRED_AT, rfc3339(message.occurred_at).into()));
     headers
 }

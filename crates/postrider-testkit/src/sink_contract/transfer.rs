@@ -9,6 +9,8 @@ use uuid::Uuid;
 use super::hand::in_lane;
 use super::{Arrived, Destination, assert_lanes_in_order, claimed, deliver};
 
+const DEDUPE_KEY: &str = "postrider-dedupe-key";
+
 /// The content arrives byte for byte, JSON in its producer's spelling, and every header with it.
 pub async fn bytes_and_headers_arrive_exactly<D: Destination>(destination: D) {
     let sink = destination.sink().await;
@@ -58,6 +60,29 @@ fn assert_headers(message: &Claimed, found: &Arrived) {
         Content::Bytes(_) => message.content_type.as_deref().unwrap_or("application/octet-stream"),
     };
     assert_eq!(header("content-type").as_deref(), Some(expected));
+}
+
+/// The producer's own key arrives as it was given, in any script and at its full length; a producer's header of that name
+/// does not replace it. A message without a key has none.
+pub async fn the_dedupe_key_arrives<D: Destination>(destination: D) {
+    let sink = destination.sink().await;
+    let longest = "ü".repeat(256);
+    let keys = [Some("order-7/placed"), Some("konto ü/100%  \"x\" \u{1F40E}"), Some(&longest), None];
+    let messages = keys.map(|key| {
+        let mut message = claimed("orders", "1");
+        message.dedupe_key = key.map(str::to_owned);
+        message.headers.extend(key.map(|_| (DEDUPE_KEY.to_owned(), "a forgery".to_owned())));
+        message
+    });
+    let verdicts = deliver(&*sink, &messages).await;
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Delivered(_))), "{verdicts:?}");
+    let arrived = destination.arrived(messages.len()).await;
+    for message in &messages {
+        let id = message.message_id.to_string();
+        let found = arrived.iter().find(|arrived| arrived.message_id == id).expect("it arrived");
+        let key = found.headers.get(DEDUPE_KEY).map(|key| String::from_utf8_lossy(key).into_owned());
+        assert_eq!(key, message.dedupe_key);
+    }
 }
 
 /// Messages of one lane arrive by number, whatever lies between them.

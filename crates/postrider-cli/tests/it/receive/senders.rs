@@ -193,10 +193,11 @@ async fn only_listed_headers_pass() {
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "TraceState": "a=1",
         "authorization": "Bearer forged", "Cookie": "session=forged", "x-forwarded-user": "root", "x-request-id": "7",
         "x-site-room": "12", "origin-source": "site-1", "Origin-Event-Id": "forged", "origin-sequence-id": "9",
-        "postrider-message-id": "forged", "content-encoding": "br",
+        "postrider-message-id": "forged", "postrider-dedupe-key": "forged", "content-encoding": "br",
     });
     let mut batch = [event(1)];
     batch[0]["headers"] = sent.clone();
+    batch[0]["dedupe_key"] = json!("forged");
     for field in ["source", "sequence_id"] {
         batch[0].as_object_mut().unwrap().remove(field);
     }
@@ -220,6 +221,7 @@ async fn only_listed_headers_pass() {
         names.sort_unstable();
         assert_eq!(names, passed, "{text}");
         assert_eq!(ids(&messages), sent_ids(&batch));
+        assert_eq!(messages[0]["dedupe_key"], json!(null), "a sender's key means nothing here");
         receiver.stop();
     }
 }

@@ -44,6 +44,8 @@ struct Event<'a> {
     lane: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedupe_key: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     headers: &'a BTreeMap<String, String>,
     content_type: &'a str,
@@ -79,6 +81,7 @@ fn event(message: &Claimed, source: Option<String>) -> Event<'_> {
         namespace: &message.namespace,
         lane: message.lane.as_deref(),
         sequence_id: message.sequence_id,
+        dedupe_key: message.dedupe_key.as_deref(),
         headers: &message.headers,
         content_type: envelope::content_type(message),
         payload,

@@ -42,6 +42,7 @@ pub(super) fn attributes<'a>(
     attributes.extend(message.lane.as_ref().map(|lane| ("partitionkey", Cow::from(lane))));
     let sequence = |number: i64| Cow::from(format!("{number:0SEQUENCE_DIGITS$}"));
     attributes.extend(message.sequence_id.map(|number| ("sequence", sequence(number))));
+    attributes.extend(message.dedupe_key.as_ref().map(|key| ("dedupekey", Cow::from(key))));
     for name in TRACING {
         let header = message.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         attributes.extend(header.map(|(_, value)| (name, Cow::from(value))));

@@ -109,6 +109,7 @@ fn arrived(line: Line<'_>) -> Arrived {
 }
 
 postrider_testkit::contract_cases! { Directory::start(), sink_contract transfer,
+    the_dedupe_key_arrives
     a_batch_keeps_its_order
     one_sink_serves_many_tasks
 }

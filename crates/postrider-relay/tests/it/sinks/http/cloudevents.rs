@@ -50,6 +50,7 @@ fn order() -> Claimed {
     message.tenant_id = Some(Uuid::new_v4());
     message.lane = Some("konto \"ü\" 100%".to_owned());
     message.sequence_id = Some(42);
+    message.dedupe_key = Some("bestellung ü/7".to_owned());
     message
         .headers
         .insert("Traceparent".to_owned(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
@@ -76,6 +77,7 @@ fn assert_read(event: &Value, message: &Claimed) {
         ("tenantid", &message.tenant_id.expect("a tenant").to_string()),
         ("partitionkey", "konto \"ü\" 100%"),
         ("sequence", "0000000000000000042"),
+        ("dedupekey", "bestellung ü/7"),
         ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ("datacontenttype", message.content_type.as_deref().unwrap_or("application/json")),
     ] {

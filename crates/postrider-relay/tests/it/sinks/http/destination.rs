@@ -244,6 +244,7 @@ struct Event {
     namespace: String,
     lane: Option<String>,
     sequence_id: Option<i64>,
+    dedupe_key: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     content_type: String,
@@ -269,6 +270,7 @@ impl Event {
             ("postrider-namespace", Some(self.namespace)),
             ("postrider-lane", self.lane),
             ("postrider-sequence-id", self.sequence_id.map(|number| number.to_string())),
+            ("postrider-dedupe-key", self.dedupe_key),
             ("content-type", Some(self.content_type)),
         ];
         let all = said.chain(ours.map(|(name, value)| (name.to_owned(), value)));

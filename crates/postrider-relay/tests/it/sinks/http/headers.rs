@@ -23,6 +23,7 @@ async fn every_request_says_what_it_is() {
     message.lane = Some("konto \"ü\" 100%".to_owned());
     message.sequence_id = Some(7);
     message.tenant_id = Some(Uuid::new_v4());
+    message.dedupe_key = Some("order 7\r\nx-forged: ü".to_owned());
     message.attempt_no = 3;
     message.headers.insert("traceparent".to_owned(), TRACEPARENT.to_owned());
     message.headers.insert("X-Note".to_owned(), "naïve 🐎".to_owned());
@@ -36,6 +37,7 @@ async fn every_request_says_what_it_is() {
         ("postrider-namespace", "default"),
         ("postrider-lane", "konto%20%22%C3%BC%22%20100%25"),
         ("postrider-sequence-id", "7"),
+        ("postrider-dedupe-key", "order%207%0D%0Ax-forged:%20%C3%BC"),
         ("postrider-attempt-no", "3"),
         ("postrider-tenant-id", &message.tenant_id.expect("a tenant").to_string()),
         ("content-type", "application/json"),
