@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use postrider::inspect::{DeadFilter, DeliveryFilter, rfc3339};
+use postrider::inspect::{DeadFilter, DeliveryFilter, RouteChanges, rfc3339};
 use postrider::operate::{Action, Done, MAX_PER_ACTION, Replay};
 use postrider::{Error, ErrorKind, Store};
 use serde::Serialize;
@@ -36,6 +36,12 @@ pub(crate) struct ActionReport {
     /// Of a replay: messages that the sink never had. They are part of `matching` only with `include_never_delivered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) never_delivered: Option<u64>,
+    /// Of applied routes: deliveries to sinks that never had the message, as counted before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) added: Option<u64>,
+    /// Of applied routes: deliveries to sinks that no route names, as counted before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) removed: Option<u64>,
     /// Messages that were named and not found.
     pub(crate) missing: Vec<Uuid>,
     /// Whether it only counted.
@@ -75,6 +81,8 @@ pub(crate) enum Bulk {
     Discard(DeadFilter),
     Cancel(DeliveryFilter),
     RetryNow(DeliveryFilter),
+    /// Pending deliveries go to the sinks that today's routes name.
+    ApplyRoutes,
 }
 
 impl Bulk {
@@ -105,6 +113,11 @@ impl Bulk {
                 let cancel = matches!(self, Self::Cancel(_));
                 let (matching, leased) = if cancel { (open.pending, Some(open.leased)) } else { (open.waiting, None) };
                 Ok(ActionReport { leased, missing, ..ActionReport::dry_run(matching) })
+            }
+            Self::ApplyRoutes => {
+                let RouteChanges { added, removed } = store.count_route_changes().await?;
+                let counted = ActionReport::dry_run(added + removed);
+                Ok(ActionReport { added: Some(added), removed: Some(removed), ..counted })
             }
         }
     }
@@ -137,6 +150,7 @@ impl Bulk {
             Self::Discard(which) => Action::Discard { which: which.clone(), at_most },
             Self::Cancel(which) => Action::Cancel { which: which.clone(), at_most },
             Self::RetryNow(which) => Action::RetryNow { which: which.clone(), at_most },
+            Self::ApplyRoutes => Action::ApplyRoutes { at_most },
         }
     }
 
@@ -147,6 +161,7 @@ impl Bulk {
             Self::Discard(_) => "discarded",
             Self::Cancel(_) => "cancelled",
             Self::RetryNow(_) => "made due",
+            Self::ApplyRoutes => "rerouted",
         }
     }
 
@@ -154,7 +169,7 @@ impl Bulk {
     pub(crate) fn not_found(&self) -> &'static str {
         match self {
             Self::Redrive(_) | Self::Discard(_) => "no dead letter of",
-            Self::Cancel(_) | Self::RetryNow(_) => "no open delivery of",
+            Self::Cancel(_) | Self::RetryNow(_) | Self::ApplyRoutes => "no open delivery of",
         }
     }
 }

@@ -167,6 +167,9 @@ pub(crate) async fn carry_out(
     if let Some(leased) = counted.leased.filter(|leased| *leased > 0) {
         write!(words, "; {} held by workers: left alone", format::counted(leased, "delivery")).ok();
     }
+    if let (Some(added), Some(removed), false) = (counted.added, counted.removed, acts || counted.matching == 0) {
+        write!(words, ": add {}, remove {}", format::count(added), format::count(removed)).ok();
+    }
     report(&counted, output, &words, bulk.not_found())
 }
 
@@ -175,10 +178,12 @@ fn would(bulk: &Bulk, matching: u64) -> String {
         Bulk::Redrive(_) | Bulk::Discard(_) if matching == 0 => "no dead letters".to_owned(),
         Bulk::Cancel(_) if matching == 0 => "nothing is pending".to_owned(),
         Bulk::RetryNow(_) if matching == 0 => "nothing waits for its time".to_owned(),
+        Bulk::ApplyRoutes if matching == 0 => "every pending delivery is where the routes send it".to_owned(),
         Bulk::Redrive(_) => format!("would make {} pending again", counted(matching, "dead letter")),
         Bulk::Discard(_) => format!("would give up {} for good", counted(matching, "dead letter")),
         Bulk::Cancel(_) => format!("would cancel {}", counted(matching, "delivery")),
         Bulk::RetryNow(_) => format!("would make {} due now", counted(matching, "message")),
+        Bulk::ApplyRoutes => format!("would change {}", counted(matching, "delivery")),
     }
 }
 
@@ -187,6 +192,7 @@ fn did(bulk: &Bulk, affected: u64) -> String {
         Bulk::Redrive(_) | Bulk::Discard(_) => format!("{} {}", bulk.done(), counted(affected, "dead letter")),
         Bulk::Cancel(_) => format!("cancelled {}", counted(affected, "delivery")),
         Bulk::RetryNow(_) => format!("made {} due now", counted(affected, "message")),
+        Bulk::ApplyRoutes => format!("changed {}", counted(affected, "delivery")),
     }
 }
 
@@ -198,6 +204,7 @@ fn ask(bulk: &Bulk, matching: u64) -> Result<()> {
             confirm(&format!("This makes {} pending again", counted(matching, "dead letter")), Answer::Yes)
         }
         Bulk::RetryNow(_) => confirm(&format!("This makes {} due now", counted(matching, "message")), Answer::Yes),
+        Bulk::ApplyRoutes => confirm(&format!("This changes {}", counted(matching, "delivery")), Answer::Yes),
         Bulk::Discard(_) => {
             confirm(&format!("This gives up {} for good", counted(matching, "dead letter")), Answer::Count(matching))
         }

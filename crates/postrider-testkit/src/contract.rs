@@ -12,6 +12,7 @@ pub mod lanes;
 pub mod operate;
 pub mod outcome;
 pub mod read;
+pub mod routes;
 pub mod wake;
 pub mod watch;
 pub mod zombie;
@@ -147,6 +148,11 @@ macro_rules! store_contract {
             a_lane_goes_on_without_what_was_cancelled
             a_replay_is_taken_back
             ids_that_are_not_meant_are_told
+        }
+        $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract routes,
+            pending_deliveries_follow_the_routes
+            the_last_delivery_stays
+            lanes_follow_in_order
         }
         $crate::contract_cases! { $crate::contract::Hand::on::<$fixture>(), contract dead,
             every_field_of_a_filter_counts

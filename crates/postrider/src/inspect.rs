@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use self::count::LONGEST_LEASE;
-pub use self::count::{FutureTimes, OpenCount, ReplayCount};
+pub use self::count::{FutureTimes, OpenCount, ReplayCount, RouteChanges};
 pub use self::dead::{DeadGroup, DeadLetter, DeadReason, MAX_DEAD_GROUPS};
 pub use self::filter::{DeadFilter, DeliveryFilter, LaneFilter, ListFilter};
 pub use self::lane::{LaneState, LaneStatus};
@@ -95,6 +95,9 @@ pub trait Inspect: Send + Sync {
 
     /// What a step of this replay would take. [`crate::ErrorKind::NoSuchSink`] as for the replay itself.
     async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error>;
+
+    /// What [`crate::operate::Action::ApplyRoutes`] would add and remove.
+    async fn count_route_changes(&self) -> Result<RouteChanges, Error>;
 
     /// How many leases [`crate::operate::Action::UnclaimStuck`] would end.
     async fn count_stale(&self, older_than: Duration) -> Result<u64, Error>;

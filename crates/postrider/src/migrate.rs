@@ -41,7 +41,7 @@ const FUNCTIONS: &[(&str, &str)] = files!("postgres/functions/", "":
     schema_name topic_like schema_version refuse locks write_audit message_id next_sequence wake
     content_sizes message_rules enqueue_many enqueue enqueue_as bury settle lane_fronts claim_due claim_lane_runs claim_lanes claim
     has_due content complete_many complete renew release abandon repair_expired_leases change_dead redrive
-    change_pending retry_now cancel discard skip sink_is_known replay configure_sink partitions prunable receive_many
+    change_pending retry_now cancel discard skip sink_is_known replay configure_sink apply_routes partitions prunable receive_many
     receive prune_inbox report queues measure find_messages find_ids find_keys import_rules import_messages import
 );
 

@@ -113,6 +113,13 @@ pub enum Action {
         #[serde(flatten)]
         route: Route,
     },
+    /// pending → pending at the sinks that today's routes name, the front of each lane first. A sink that never had the
+    /// message gets it. A delivery whose sink no route names goes if it never had an attempt and another sink has the
+    /// message. What is leased, parked or dead is left alone, and so is what stands behind it in its lane.
+    ApplyRoutes {
+        /// At most this many pending deliveries are looked after.
+        at_most: u32,
+    },
 }
 
 /// What to replay: messages that are named, or those that were enqueued in a span of time.
@@ -214,6 +221,8 @@ words! {
         AddRoute = "add_route",
         /// [`Action::RemoveRoute`].
         RemoveRoute = "remove_route",
+        /// [`Action::ApplyRoutes`].
+        ApplyRoutes = "apply_routes",
         /// [`Operate::enqueue_as`].
         Enqueue = "enqueue",
     }
@@ -237,6 +246,7 @@ impl Action {
             Self::Prune { .. } => ActionName::Prune,
             Self::AddRoute { .. } => ActionName::AddRoute,
             Self::RemoveRoute { .. } => ActionName::RemoveRoute,
+            Self::ApplyRoutes { .. } => ActionName::ApplyRoutes,
         }
     }
 }

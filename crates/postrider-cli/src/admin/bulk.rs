@@ -1,6 +1,6 @@
-//! Actions on many: redrive, discard, cancel, retry now and replay, by filter. Counted and carried out as in `crate::bulk`, batch
-//! by batch until nothing is left or a bound is met, which the answer says. Each batch is a transaction and an entry of the
-//! audit of its own.
+//! Actions on many: redrive, discard, cancel, retry now and replay, by filter, and the routes applied to what is pending.
+//! Counted and carried out as in `crate::bulk`, batch by batch until nothing is left or a bound is met, which the answer
+//! says. Each batch is a transaction and an entry of the audit of its own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,6 +79,26 @@ pub(super) async fn retry_now(
     Body(body): Body<BulkBody<DeliveryFilter>>,
 ) -> Answer<ActionReport> {
     act(query.of(&admin)?, &caller, Bulk::RetryNow(body.filter), body.dry_run).await.map(Json)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApplyBody {
+    /// Only count.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Pending deliveries go to the sinks that the routes name now
+#[utoipa::path(post, path = "/api/v1/routes/apply", tag = "sinks", params(DatabaseQuery), request_body = ApplyBody,
+    responses((status = 200, body = ActionReport)))]
+pub(super) async fn apply_routes(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Parameters(query): Parameters<DatabaseQuery>,
+    Body(body): Body<ApplyBody>,
+) -> Answer<ActionReport> {
+    act(query.of(&admin)?, &caller, Bulk::ApplyRoutes, body.dry_run).await.map(Json)
 }
 
 /// All of this kind, in batches; in a dry run none.

@@ -73,6 +73,7 @@ fn operate() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(sync::unclaim_stuck))
         .routes(routes!(bulk::retry_now))
         .routes(routes!(bulk::cancel))
+        .routes(routes!(bulk::apply_routes))
         .routes(routes!(bulk::redrive))
         .routes(routes!(bulk::discard))
         .routes(routes!(lanes::skip))

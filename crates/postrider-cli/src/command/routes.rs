@@ -1,5 +1,5 @@
 //! `postrider routes`: which new messages go to which sinks. Shows, adds and removes; a message that is already written
-//! keeps its sinks, and whoever changes a route is told so.
+//! keeps its sinks until somebody applies the routes to what is pending, and whoever changes a route is told so.
 
 use async_trait::async_trait;
 use clap::Subcommand;
@@ -8,9 +8,10 @@ use postrider::operate::{Action, Done};
 use postrider::{Route, Store};
 
 use super::OnOutbox;
+use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
-use crate::operator;
+use crate::operator::{self, Consent};
 use crate::output::{Column, Listing, Output, Text, printable};
 use crate::store::{Missing, Opened};
 
@@ -20,13 +21,18 @@ namespace and topic, or to the sink `default` if none does. In a pattern `*`
 matches any characters. Each delivery has its own retries, its own place in the
 lane and its own dead letter.
 
-A change applies to new messages only.
+A change applies to new messages only. `routes apply` brings pending deliveries
+to the sinks that the routes name now: sinks that never had the message get it,
+and a delivery whose sink no route names goes, if it was never tried and another
+sink has the message. What is leased or dead stays, and so does what waits
+behind it in its lane. Counts first, and asks.
 
 Examples:
   postrider routes
   postrider routes add 'order.*' orders audit
   postrider routes add '*' billing --namespace billing
-  postrider routes remove 'order.*' audit";
+  postrider routes remove 'order.*' audit
+  postrider routes apply --dry-run";
 
 /// Show or change which messages go to which sinks
 #[derive(Debug, clap::Args)]
@@ -44,6 +50,8 @@ enum Verb {
     Add(Change),
     /// Stop sending new messages of a topic to these sinks
     Remove(Change),
+    /// Bring pending deliveries to the sinks that the routes name now
+    Apply(Consent),
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +85,7 @@ impl OnOutbox for Args {
             None | Some(Verb::List) => return list(store, output).await,
             Some(Verb::Add(change)) => add(store, change).await?,
             Some(Verb::Remove(change)) => remove(store, change).await?,
+            Some(Verb::Apply(consent)) => return operator::carry_out(store, Bulk::ApplyRoutes, *consent, output).await,
         };
         if output.json {
             output.json(&Done { affected, ..Done::default() })?;
@@ -84,7 +93,9 @@ impl OnOutbox for Args {
         }
         output.line(match affected {
             0 => "nothing changed: it was so already",
-            _ => "changed, for new messages only: what is already written keeps its sinks",
+            _ => {
+                "changed, for new messages only: what is already written keeps its sinks until `postrider routes apply`"
+            }
         })?;
         output.line("")?;
         list(store, output).await

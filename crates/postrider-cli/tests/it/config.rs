@@ -86,7 +86,9 @@ async fn routes_are_shown_and_changed() {
         assert_eq!(run_at(&outbox.url, &["routes"]).ok(), "no routes: every message goes to the sink default\n");
         let added = run_at(&outbox.url, &["routes", "add", "order.*", "orders", "audit"]).ok();
         assert!(
-            added.starts_with("changed, for new messages only: what is already written keeps its sinks\n"),
+            added.starts_with(
+                "changed, for new messages only: what is already written keeps its sinks until `postrider routes apply`\n"
+            ),
             "{added}"
         );
         let again = run_at(&outbox.url, &["routes", "add", "order.*", "audit"]).ok();

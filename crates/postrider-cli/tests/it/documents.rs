@@ -69,6 +69,7 @@ async fn the_command_line_and_the_api_answer_with_the_same_documents() {
             (&["dlq", "discard", id], "dead-letters/discard", json!({"filter": {"message_ids": [id]}})),
             (&["cancel", "--sink", "default"], "cancel", json!({"filter": {"sink": "default"}})),
             (&["retry-now", "--all"], "retry-now", json!({"filter": {}})),
+            (&["routes", "apply"], "routes/apply", json!({})),
             (
                 &[&["replay"][..], &span].concat(),
                 "replay",

@@ -17,6 +17,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("routes", &["routes"]),
     ("routes_add", &["routes", "add"]),
     ("routes_remove", &["routes", "remove"]),
+    ("routes_apply", &["routes", "apply"]),
     ("receive", &["receive"]),
     ("migrate", &["migrate"]),
     ("migrate_up", &["migrate", "up"]),

@@ -229,6 +229,24 @@ async fn stuck_claims_are_taken_back_and_history_is_pruned() {
 }
 
 #[tokio::test]
+async fn routes_are_applied_to_what_is_pending() {
+    for Outbox { url, .. } in &outboxes().await {
+        enqueue(url, &["order.placed"]);
+        enqueue(url, &["other"]);
+        let apply = |more: &[&str]| run_at(url, &[&["routes", "apply"][..], more].concat());
+        assert_eq!(apply(&[]).ok(), "every pending delivery is where the routes send it\n");
+        run_at(url, &["routes", "add", "order.*", "orders"]).ok();
+        assert_eq!(apply(&["--dry-run"]).ok(), "would change 2 deliveries: add 1, remove 1\n");
+        let asked = apply(&[]);
+        assert!(asked.code == 2 && asked.stderr.contains("This changes 2 deliveries"), "{}", asked.stderr);
+        let done = apply(&["--yes", "--json"]).json();
+        assert_eq!((&done["affected"], &done["added"], &done["removed"]), (&json!(2), &json!(1), &json!(1)), "{done}");
+        assert_eq!(last_entry(url)["action"], "apply_routes");
+        assert_eq!(apply(&["--yes"]).ok(), "every pending delivery is where the routes send it\n");
+    }
+}
+
+#[tokio::test]
 async fn what_waits_is_made_due() {
     for Outbox { url, .. } in &outboxes().await {
         let ids: Vec<String> = (0..3).map(|_| enqueue(url, &["t", "--delay", "1h"])).collect();

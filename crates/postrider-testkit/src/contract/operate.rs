@@ -86,6 +86,7 @@ pub async fn every_action_is_written_down(hand: Hand) {
         (Action::AddRoute { route: route.clone() }, 0),
         (Action::RemoveRoute { route: route.clone() }, 1),
         (Action::RemoveRoute { route }, 0),
+        (Action::ApplyRoutes { at_most: 5 }, 0),
         (Action::UnclaimStuck { older_than: HOUR }, 0),
         (Action::Prune { older_than: None }, 0),
     ];

@@ -42,7 +42,7 @@ grant execute on function
     :"schema".redrive, :"schema".redrive_matching, :"schema".discard, :"schema".discard_matching, :"schema".skip,
     :"schema".replay, :"schema".replay_batch, :"schema".retry_now, :"schema".cancel, :"schema".unclaim_stuck,
     :"schema".prunable, :"schema".repair_expired_leases, :"schema".configure_sink, :"schema".add_route,
-    :"schema".remove_route, :"schema".make_partitions, :"schema".prune, :"schema".prune_inbox,
+    :"schema".remove_route, :"schema".apply_routes, :"schema".make_partitions, :"schema".prune, :"schema".prune_inbox,
     :"schema".prune_at_retention, :"schema".prune_inbox_at_retention, :"schema".begin_import, :"schema".check_rows,
     :"schema".import_rows, :"schema".forward_rows, :"schema".as_json
     to :"control";

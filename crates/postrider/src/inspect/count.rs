@@ -32,6 +32,16 @@ pub struct ReplayCount {
     pub next: Option<Uuid>,
 }
 
+/// What [`crate::Action::ApplyRoutes`] would do, in as many steps as it takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RouteChanges {
+    /// Deliveries to sinks that the routes name and that never had the message.
+    pub added: u64,
+    /// Deliveries to sinks that no route names.
+    pub removed: u64,
+}
+
 /// What has a time from the future of the store's clock: the clock was ahead, or was set back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -20,6 +20,7 @@ impl Action {
             Self::Redrive { which, at_most } | Self::Discard { which, at_most } => (&which.message_ids, Some(*at_most)),
             Self::RetryNow { which, at_most } | Self::Cancel { which, at_most } => (&which.message_ids, Some(*at_most)),
             Self::Replay(replay) => (&replay.message_ids, Some(replay.at_most)),
+            Self::ApplyRoutes { at_most } => (&None, Some(*at_most)),
             _ => (&None, None),
         };
         if at_most.is_some_and(|at_most| !(1..=MAX_PER_ACTION).contains(&at_most)) {

@@ -15,7 +15,7 @@ use crate::error::{Cause, Error, words_and_causes};
 use crate::explain::LaneHead;
 use crate::inspect::{
     AttemptCounts, AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneStatus,
-    MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, Sample, SinkStatus,
+    MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, RouteChanges, Sample, SinkStatus,
 };
 use crate::lifecycle::{Claimed, ClaimedContent, Completed, Content, LeaseToken};
 #[cfg(feature = "postgres")]
@@ -198,6 +198,7 @@ records! {
     Pruned(row) { partitions_dropped, rest_deleted, dedupe_deleted }
     Route(row) { sink, topic, namespace }
     OpenCount(row) { pending, waiting, leased }
+    RouteChanges(row) { added, removed }
     FutureTimes(row) { leases, reports, samples }
     AttemptCounts(row) { dispatched, retryable, failed, zombie_requeue }
     SinkStatus(row) {

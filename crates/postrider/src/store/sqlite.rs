@@ -16,6 +16,7 @@ mod open;
 mod operate;
 mod pending;
 mod prune;
+mod routes;
 mod session;
 pub(crate) mod statement;
 mod watch;

@@ -436,6 +436,37 @@ async fn redrive_and_replay_against_an_uncommitted_claim() {
     assert_eq!(numbers(&claim(&operator, "w2", 10).await), [1, 2]);
 }
 
+/// Routes that are applied while a claim of the lane is not committed yet wait for it, and leave alone what is behind its leases.
+/// A claim that comes while they are being applied leaves the lanes alone, at both sinks.
+#[tokio::test]
+async fn apply_routes_against_an_uncommitted_claim() {
+    const APPLY: &str = "select added + removed from outbox.apply_routes()";
+    const OF_ORDERS: &str = ", sink => 'orders'";
+    let (database, client, operator) = with_impatient().await;
+    enqueue_lanes(&client, 1, 5).await;
+    enqueue(&client, "t", "").await;
+    run(&client, "select outbox.add_route('orders')").await;
+    run(&client, "begin").await;
+    let held = claim(&client, "w", 3).await;
+    let applied = in_background(database.connect().await, APPLY);
+    until_blocked(&operator, 1).await;
+    run(&client, "commit").await;
+    let plain = held.iter().all(|one| one.lane.is_some());
+    assert_eq!(applied.await.unwrap(), Ok(if plain { 2 } else { 0 }), "what the claim has not taken, outside of lanes");
+    mark_delivered(&client, &held).await;
+    let waiting = number(&client, "select count(*) from outbox.deliveries where sink = 'default'").await;
+    run(&client, "begin").await;
+    assert_eq!(number(&client, APPLY).await, 2 * waiting);
+    assert_eq!(claim(&operator, "w2", 10).await, [], "moved, and not committed");
+    let before = claim_with(&operator, "w2", 10, OF_ORDERS).await;
+    assert!(before.iter().all(|one| one.lane.is_none()), "{before:?}");
+    run(&client, "commit").await;
+    assert_eq!(claim(&operator, "w2", 10).await, []);
+    let moved = claim_with(&operator, "w2", 10, OF_ORDERS).await;
+    assert_eq!(i64::try_from(moved.iter().filter(|one| one.lane.is_some()).count()), Ok(waiting));
+    assert_eq!(number(&client, APPLY).await, 0, "a second run changes nothing");
+}
+
 /// A head that was claimed with others and handed back alone while a slow claim was under way: it looks the same as in
 /// the slow claim's snapshot, but the others are in another hand now, so the lane is left alone.
 ///
@@ -486,7 +517,7 @@ async fn a_head_that_changed_underway_is_left_alone() {
 #[tokio::test]
 async fn replay_and_prune_refuse_a_stale_snapshot() {
     let (_database, client) = fresh().await;
-    for call in ["select outbox.replay('{}'::uuid[])", "select outbox.prune()"] {
+    for call in ["select outbox.replay('{}'::uuid[])", "select outbox.apply_routes()", "select outbox.prune()"] {
         run(&client, "begin isolation level repeatable read").await;
         assert_eq!(sqlstate(&client.query(call, &[]).await.unwrap_err()), "25001");
         run(&client, "rollback").await;

@@ -20,7 +20,7 @@ const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_ver
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune_at_retention prune_inbox_at_retention queues recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
-const CONTROL: &str = "add_route as_json begin_import cancel check_rows configure_sink discard discard_matching enqueue \
+const CONTROL: &str = "add_route apply_routes as_json begin_import cancel check_rows configure_sink discard discard_matching enqueue \
                        enqueue_as enqueue_many find_ids find_keys find_messages forward_rows import_rows make_partitions message_id_time prunable prune \
                        prune_at_retention prune_inbox prune_inbox_at_retention queues recent_attempts redrive \
                        redrive_matching remove_route repair_expired_leases replay replay_batch retry_now \
@@ -150,7 +150,7 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
         set due_at = now(); select from outbox.enqueue('t', '1'); select outbox.redrive(all_dead => true); \
         select outbox.discard('{}'); select outbox.unclaim_stuck(0); select outbox.notify_sleepers(); \
         select outbox.parks('default'); select outbox.redrive_matching(); select outbox.discard_matching(); \
-        select outbox.skip('s', 'a'); select outbox.replay_batch('{}'); \
+        select outbox.skip('s', 'a'); select outbox.replay_batch('{}'); select outbox.apply_routes(); \
         select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.audit_log; \
         select outbox.try_lock('measure'); select outbox.hold_lane_fronts('{default}')";
     assert_denied(&relay, denied).await;

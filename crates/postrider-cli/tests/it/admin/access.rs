@@ -78,6 +78,7 @@ fn endpoints(id: &str) -> Vec<Endpoint> {
         post("/api/v1/sync/redrive", json!({"allDlq": true}), json!({"ids": ["x"]}), "ids"),
         post("/api/v1/sync/unclaim-stuck", json!({"olderThanSeconds": 300}), json!({}), "olderThanSeconds"),
         post("/api/v1/retry-now", json!({"filter": {"sink": "default"}}), json!({"filter": {"sinks": "x"}}), "sinks"),
+        post("/api/v1/routes/apply", json!({}), json!({"filter": {}}), "unknown field `filter`"),
         post("/api/v1/cancel", json!({"filter": {"sink": "nobody"}}), json!({}), "filter"),
         post("/api/v1/dead-letters/redrive", json!({"filter": {}}), json!({"filter": {"sinks": 1}}), "sinks"),
         post("/api/v1/dead-letters/discard", json!({"filter": {}, "dry_run": true}), json!({}), "filter"),

@@ -1,6 +1,6 @@
 -- What an operator sets about sinks and routes. A sink needs no row to exist: a row holds what is not the default.
--- Routes concern new messages only: a delivery keeps the sink it was written for. A change is audited, and a call that
--- names an actor in any case (see write_audit).
+-- Routes concern new messages only: a delivery keeps the sink it was written for, until somebody calls apply_routes.
+-- A change is audited, and a call that names an actor in any case (see write_audit).
 
 create or replace function :"schema".remove_route(
     sink text, topic text default '*', namespace text default '*', actor text default null

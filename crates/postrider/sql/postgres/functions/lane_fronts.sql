@@ -12,7 +12,7 @@ create or replace function :"schema".lane_lock(sink text)
 as $$ select 'lock_lanes_' || (hashtextextended(sink collate "C", 0) & 15) $$;
 comment on function :"schema".lane_lock is 'Internal: the lock of the lanes of a sink.';
 
--- Internal: called by change_letters and replay_batch, before they look at what is leased. Waits for claims under way. The
+-- Internal: called by change_letters, replay_batch and apply_routes, before they look at what is leased. Waits for claims under way. The
 -- locks are taken in their own order, so that two callers never wait for each other in a circle.
 create or replace function :"schema".hold_lane_fronts(sinks text[])
     returns void language plpgsql volatile
@@ -46,8 +46,8 @@ comment on function :"schema".lane_fronts_are_free is
 
 -- How far into a lane a lease may reach: what is put in front of the lane gets this as its lane_tail and waits until no lease
 -- lives up to there. A claim takes at most 10,000 of a lane, in front of which as many may have come back; and what came back
--- before knows how far it was then. Internal: called by change_letters and replay_batch, under hold_lane_fronts. Index:
--- delivery_lane.
+-- before knows how far it was then. Internal: called by change_letters, replay_batch and apply_routes, under
+-- hold_lane_fronts. Index: delivery_lane.
 create or replace function :"schema".lane_reach(sink text, lane text)
     returns bigint language sql stable
     set search_path = pg_catalog, :"schema", pg_temp

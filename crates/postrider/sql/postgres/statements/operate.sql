@@ -85,6 +85,14 @@ select :"schema".add_route(actor => $1, sink => $2, topic => $3, namespace => $4
 -- New messages no longer go there.
 select :"schema".remove_route(actor => $1, sink => $2, topic => $3, namespace => $4)::integer
 
+-- name: apply_routes
+-- pending -> pending at the sinks that the routes name, one step of it.
+select r.added + r.removed from :"schema".apply_routes(actor => $1, at_most => $2) r
+
+-- name: count_route_changes
+-- What that would add and remove in all.
+select r.added::bigint as added, r.removed::bigint as removed from :"schema".apply_routes(dry_run => true) r
+
 -- name: routes
 -- Which new messages go where.
 select sink, topic, namespace from :"schema".route

@@ -14,7 +14,7 @@ use crate::explain::Explanation;
 use crate::inspect::{
     AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeliveryFilter, Entry, FutureTimes, Inspect, LaneFilter,
     LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, PageRequest, RelayRecord, ReplayCount,
-    Sample, SinkStatus,
+    RouteChanges, Sample, SinkStatus,
 };
 use crate::operate::{Pruned, Replay};
 use crate::store::Route;
@@ -75,6 +75,10 @@ impl Inspect for PostgresStore {
 
     async fn count_replay(&self, replay: &Replay) -> Result<ReplayCount, Error> {
         operate::count_replay(self, replay).await
+    }
+
+    async fn count_route_changes(&self) -> Result<RouteChanges, Error> {
+        Ok(self.ask(sql!("operate", "count_route_changes"), &[]).await?.one()?.unwrap_or_default())
     }
 
     async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {

@@ -60,6 +60,7 @@ async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<
         }
         Action::AddRoute { route } => call.one(sql!("operate", "add_route"), &route_parameters(route)).await,
         Action::RemoveRoute { route } => call.one(sql!("operate", "remove_route"), &route_parameters(route)).await,
+        Action::ApplyRoutes { at_most } => call.many(sql!("operate", "apply_routes"), *at_most, &[]).await,
     }
 }
 

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::statement::{all, sql};
-use super::{SqliteStore, dead, input, lease, list, operate, pending, prune, watch};
+use super::{SqliteStore, dead, input, lease, list, operate, pending, prune, routes, watch};
 use crate::error::Error;
 use crate::explain::Explanation;
 use crate::inspect::{
     AuditRecord, DeadFilter, DeadGroup, DeadLetter, DeliveryFilter, Entry, FutureTimes, Inspect, LaneFilter,
     LaneStatus, ListFilter, MessageDetail, MessageSummary, OpenCount, Page, PageRequest, RelayRecord, ReplayCount,
-    Sample, SinkStatus,
+    RouteChanges, Sample, SinkStatus,
 };
 use crate::operate::{Pruned, Replay};
 use crate::store::Route;
@@ -86,6 +86,10 @@ impl Inspect for SqliteStore {
         replay.check()?;
         let replay = replay.clone();
         self.reader.run(move |session| session.read(|tx, _| operate::count_replay(tx, &replay))).await
+    }
+
+    async fn count_route_changes(&self) -> Result<RouteChanges, Error> {
+        self.reader.run(|session| session.read(|tx, _| routes::count(tx))).await
     }
 
     async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {

@@ -1,6 +1,6 @@
 //! Carries out an operator's action in SQLite and writes it down, in one transaction: both commit or neither does. Called by
-//! the store. What is done to deliveries is in `dead.rs`, `pending.rs`, `lease.rs` and `prune.rs`; replays, sinks and routes
-//! are here.
+//! the store. What is done to deliveries is in `dead.rs`, `pending.rs`, `routes.rs`, `lease.rs` and `prune.rs`; replays, sinks
+//! and the routes themselves are here.
 
 use rusqlite::{ToSql, Transaction};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::session::Session;
 use super::statement::{all, digits, execute, micros_of, sql, value};
-use super::{dead, input, lease, pending, prune};
+use super::{dead, input, lease, pending, prune, routes};
 use crate::enqueue::{self, Enqueued};
 use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
@@ -81,7 +81,8 @@ fn check_input(action: &Action) -> Result<(), Error> {
         | Action::Discard { .. }
         | Action::RetryNow { .. }
         | Action::Cancel { .. }
-        | Action::RemoveRoute { .. } => Ok(()),
+        | Action::RemoveRoute { .. }
+        | Action::ApplyRoutes { .. } => Ok(()),
     }
 }
 
@@ -104,6 +105,7 @@ fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Resul
         }
         Action::AddRoute { route } => change_route(tx, sql!("operate", "add_route"), route)?.into(),
         Action::RemoveRoute { route } => change_route(tx, sql!("operate", "remove_route"), route)?.into(),
+        Action::ApplyRoutes { at_most } => routes::apply(tx, *at_most, now)?,
     };
     Ok(Done { affected, next: None, paced_until: None })
 }
