@@ -9,8 +9,8 @@
 -- Reads the hot table and the messages of what is pending, once. Locks: none.
 create or replace function :"schema".route_changes(sinks text[], places tid[])
     returns table (
-        place tid, message_id uuid, source text, due_at timestamptz, priority integer, size_bytes integer,
-        sequence_id bigint, tenant_id uuid, lane text, missing text[], gone boolean
+        place tid, message_id uuid, source text, occurred_at timestamptz, due_at timestamptz, priority integer,
+        size_bytes integer, sequence_id bigint, tenant_id uuid, lane text, missing text[], gone boolean
     )
     language sql stable
     set search_path = pg_catalog, :"schema", pg_temp
@@ -31,8 +31,8 @@ as $$
           and (d.lane is null or route_changes.sinks is null or d.sink = any (route_changes.sinks))
           and (h.sequence_id is null or d.sequence_id < h.sequence_id)
     )
-    select p.place, p.message_id, p.sink, case when p.attempt_no = 0 then p.due_at else clock_timestamp() end, p.priority,
-           p.size_bytes, p.sequence_id, p.tenant_id, p.lane, n.missing, n.gone
+    select p.place, p.message_id, p.sink, p.occurred_at,
+           case when p.attempt_no = 0 then p.due_at else clock_timestamp() end, p.priority, p.size_bytes, p.sequence_id, p.tenant_id, p.lane, n.missing, n.gone
     from pending p
     join message m on m.id = p.message_id
     cross join lateral (
@@ -132,8 +132,9 @@ begin
         order by c.message_id, s.sink, c.due_at
     ),
     put as (
-        insert into delivery as d (message_id, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane, lane_tail)
-        select f.message_id, f.due_at, f.priority, f.size_bytes, f.sequence_id, f.tenant_id, f.sink, f.lane,
+        insert into delivery as d (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink,
+                                   lane, lane_tail)
+        select f.message_id, f.occurred_at, f.due_at, f.priority, f.size_bytes, f.sequence_id, f.tenant_id, f.sink, f.lane,
                max(case when f.nth = 1 and f.lane is not null then lane_reach(f.sink, f.lane) end)
                    over (partition by f.sink, f.lane)
         from (select m.*, row_number() over (partition by m.sink, m.lane) as nth from moved m) f

@@ -57,8 +57,8 @@ select (select count(*) from (select distinct n.message_id, n.sink from named n 
 -- name: add
 -- A sink that never had this message gets it. In a lane it takes its own number. Caller: apply. Zero rows: another
 -- delivery of the message has brought it there.
-insert into outbox_delivery (message_id, sink, due_at, priority, sequence_id, tenant_id, lane)
-select m.id, :sink, :due_at, m.priority, m.sequence_id, m.tenant_id, m.lane
+insert into outbox_delivery (message_id, sink, occurred_at, due_at, priority, sequence_id, tenant_id, lane)
+select m.id, :sink, m.occurred_at, :due_at, m.priority, m.sequence_id, m.tenant_id, m.lane
 from outbox_message m
 where m.id = :message_id
 on conflict do nothing
