@@ -170,9 +170,7 @@ impl Plan {
         let schemas = PayloadSchemas::read(config, layers)?;
         let sinks = planned(config, layers, named)?;
         let most = sinks.iter().map(|sink| sink.options.concurrency).fold(0, usize::saturating_add);
-        let mut options = config.relay.options();
-        // A sink's own bound is the one that was asked for.
-        options.concurrency = options.concurrency.max(most);
+        let options = config.relay.options(most);
         options.check().map_err(explain)?;
         sinks.iter().try_for_each(|sink| sink.options.check(&sink.name, &options)).map_err(explain)?;
         Ok(Self { sinks, routes: config.routes().collect(), schemas, options })

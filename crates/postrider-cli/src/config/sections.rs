@@ -28,15 +28,19 @@ pub(crate) struct RelayConfig {
     max_memory_messages: u32,
     #[serde(deserialize_with = "size")]
     max_memory_bytes: usize,
+    concurrency: Option<usize>,
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     keep_every: Duration,
     worker_id: Option<String>,
 }
 
 impl RelayConfig {
-    /// As the relay takes it.
-    pub(crate) fn options(&self) -> RelayOptions {
-        RelayOptions::default()
+    /// As the relay takes it, for sinks that may make so many deliveries at once together.
+    pub(crate) fn options(&self, of_sinks: usize) -> RelayOptions {
+        let options = RelayOptions::default();
+        let concurrency = self.concurrency.unwrap_or_else(|| options.concurrency.max(of_sinks));
+        options
+            .concurrency(concurrency)
             .lease(self.lease)
             .poll(self.poll)
             .grace(self.grace)

@@ -48,11 +48,20 @@ fn words<T>(result: Result<T>) -> String {
 #[test]
 fn the_defaults_are_the_librarys() {
     let config = good("", &[]);
-    let relay = config.relay.options();
+    let relay = config.relay.options(0);
     assert_eq!(relay, RelayOptions::default().worker_id(relay.worker_id.clone()));
     assert_eq!(config.sinks.keys().collect::<Vec<_>>(), ["default"]);
     assert_eq!(config.sinks["default"].options(), SinkOptions::default());
     assert_eq!(config.sink_defaults.options(), SinkOptions::default());
+}
+
+/// Proves P12: the bound of the process is the one that was set. Without one the sinks' own bounds hold.
+#[test]
+fn the_concurrency_of_the_process_is_the_one_that_was_set() {
+    let unset = good("", &[]).relay;
+    assert_eq!([0, 300].map(|sinks| unset.options(sinks).concurrency), [256, 300]);
+    let set = good("[relay]\nconcurrency = 4\n[sinks.default.stdout]\n", &[]).relay;
+    assert_eq!([0, 300].map(|sinks| set.options(sinks).concurrency), [4, 4]);
 }
 
 /// The defaults with every example in them: what is behind a `#` without a space.
@@ -194,7 +203,7 @@ fn a_variable_reaches_every_key() {
     assert_eq!(config.sinks["hook"].options().rate.map(u32::from), Some(5));
     assert_eq!(config.routes().count(), 2);
     assert_eq!(config.databases.keys().collect::<Vec<_>>(), ["shop"]);
-    let relay = config.relay.options();
+    let relay = config.relay.options(0);
     assert_eq!((relay.max_bytes, relay.max_messages), (1 << 20, 50));
 }
 
@@ -225,7 +234,7 @@ fn the_variables_of_the_document() {
     ];
     for text in ["", "[sinks.default.stdout]\n"] {
         let config = good(text, &all);
-        let (sink, relay) = (config.sinks["default"].options(), config.relay.options());
+        let (sink, relay) = (config.sinks["default"].options(), config.relay.options(0));
         assert_eq!((sink.batch_size, sink.retry.max_attempts), (50, 4));
         assert_eq!((sink.retry.backoff.max, relay.lease), (Duration::from_secs(20), Duration::from_secs(15)));
         assert_eq!((relay.poll, relay.worker_id.as_str()), (Duration::from_millis(2_500), "7"));
@@ -236,11 +245,11 @@ fn the_variables_of_the_document() {
     let ours = good("", &[("OUTBOX_MAX_ATTEMPTS", "4")]);
     assert_eq!(ours.sinks["default"].options().batch_size, SinkOptions::default().batch_size);
     assert_eq!(ours.relay.poll, RelayOptions::default().poll);
-    let host = |_| good("", &[("HOSTNAME", "pod")]).relay.options().worker_id;
+    let host = |_| good("", &[("HOSTNAME", "pod")]).relay.options(0).worker_id;
     let [one, other] = [0, 1].map(host);
     assert!(one.starts_with("pod-") && one != other, "{one} and {other}: two processes of one machine");
     let named = good("[relay]\nworker_id = \"mail\"\n", &[("HOSTNAME", "pod")]);
-    assert_eq!(named.relay.options().worker_id, "mail", "every container has a host name");
+    assert_eq!(named.relay.options(0).worker_id, "mail", "every container has a host name");
 }
 
 #[test]

@@ -2,7 +2,14 @@
 
 use std::fs::File;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use axum::Router;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::routing::any;
 use serde_json::Value;
 
 use crate::support::{Outbox, Ran, command, finish, outboxes, run_at, sql};
@@ -173,4 +180,48 @@ async fn a_role_that_may_not_deliver_is_told_at_once() {
     }
     let drained = run_at(&database.url_as("site"), &["drain"]);
     assert_eq!((drained.code, drained.stdout.lines().count()), (0, 1), "{}", drained.stderr);
+}
+
+/// Calls in flight: of each sink, and of both together. Each with the most there ever were.
+#[derive(Default)]
+struct InFlight {
+    now: [AtomicUsize; 3],
+    most: [AtomicUsize; 3],
+}
+
+async fn count_calls(State(calls): State<Arc<InFlight>>, uri: Uri) {
+    let counted = [if uri.path() == "/a" { 0 } else { 1 }, 2];
+    for at in counted {
+        calls.most[at].fetch_max(calls.now[at].fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    }
+    // How long a call takes: long enough for all that may be made at once.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    counted.map(|at| calls.now[at].fetch_sub(1, Ordering::SeqCst));
+}
+
+/// Proves P12: each sink has at most its own number of calls in flight, and all sinks together at most the process's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_concurrency_of_the_process_binds_over_all_sinks() {
+    for outbox in outboxes().await {
+        let calls = Arc::new(InFlight::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(any(count_calls)).with_state(Arc::clone(&calls));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("postrider.toml");
+        let sinks =
+            ["a", "b"].map(|sink| format!("[sinks.{sink}]\nconcurrency = 3\nhttp.url = \"http://{address}/{sink}\"\n"));
+        std::fs::write(&file, format!("[relay]\nconcurrency = 4\n{}", sinks.concat())).unwrap();
+        for sink in ["a", "b"] {
+            run_at(&outbox.url, &["routes", "add", "t", sink]).ok();
+        }
+        let mut add = command(&["enqueue"]);
+        add.env("DATABASE_URL", &outbox.url);
+        assert_eq!(finish(add, "{\"topic\": \"t\", \"payload\": 1}\n".repeat(20).as_bytes()).code, 0);
+        let words = run_at(&outbox.url, &["drain", "--config", file.to_str().unwrap()]).ok_with_words();
+        assert!(words.starts_with("delivered 40,"), "{words}");
+        let most = [0, 1, 2].map(|at| calls.most[at].load(Ordering::SeqCst));
+        assert!(most[0] <= 3 && most[1] <= 3 && most[2] == 4, "{most:?}");
+    }
 }
