@@ -1,5 +1,5 @@
 -- House-keeping by pg_cron, in the database of the outbox, for sites where no relay runs all the time. A relay that runs
--- does all of this itself; both together do no harm. Run once, as a member of outbox_control who may use pg_cron.
+-- does all of this itself; both together do no harm. Run once, as a member of outbox_operator who may use pg_cron.
 --
 -- The extension needs `shared_preload_libraries = 'pg_cron'` and `cron.database_name = '<this database>'`.
 create extension if not exists pg_cron;

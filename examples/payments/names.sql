@@ -157,7 +157,7 @@ revoke all on function public.enqueue_payment_outbox, public.claim_outbox_batch,
 grant execute on function public.enqueue_payment_outbox to payments_ingest;
 grant execute on function public.claim_outbox_batch, public.complete_outbox_attempt, public.repair_expired_leases
     to payments_relay;
-grant select on public.payment_outbox_pending, public.payment_outbox_attempts to payments_relay, payments_control, payments_auditor;
-grant select on public.supervisor_outbox_status to payments_relay, payments_control, payments_auditor;
-grant execute on function public.supervisor_outbox_rows to payments_relay, payments_control, payments_auditor;
-grant select on public.participant_outbox_sequences to payments_control;
+grant select on public.payment_outbox_pending, public.payment_outbox_attempts to payments_relay, payments_operator, payments_auditor;
+grant select on public.supervisor_outbox_status to payments_relay, payments_operator, payments_auditor;
+grant execute on function public.supervisor_outbox_rows to payments_relay, payments_operator, payments_auditor;
+grant select on public.participant_outbox_sequences to payments_operator;

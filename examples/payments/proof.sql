@@ -59,14 +59,14 @@ begin
     -- 2. Nobody rewrites an attempt: a relay lacks the right, and the owner meets the trigger.
     foreach v_state in array array['update outbox.attempt set latency_ms = 0', 'delete from outbox.attempt'] loop
         perform pg_temp.expect('2: ' || v_state, 'payments_relay', v_state, '42501');
-        perform pg_temp.expect('2: ' || v_state, 'payments_control', v_state, '42501');
+        perform pg_temp.expect('2: ' || v_state, 'payments_operator', v_state, '42501');
         perform pg_temp.expect('2: ' || v_state, current_user, v_state, 'P0001');
     end loop;
     raise notice 'ok: 2. attempts are append-only';
 
     -- 3. Nobody truncates, the owner included.
     foreach v_table in array array['outbox.delivery', 'outbox.attempt', 'outbox.message'] loop
-        foreach v_login in array array['payments_ingest', 'payments_relay', 'payments_control', 'payments_auditor'] loop
+        foreach v_login in array array['payments_ingest', 'payments_relay', 'payments_operator', 'payments_auditor'] loop
             perform pg_temp.expect('3: truncate ' || v_table, v_login, 'truncate ' || v_table, '42501');
         end loop;
         perform pg_temp.expect('3: truncate ' || v_table, current_user, 'truncate ' || v_table, 'P0001');
@@ -78,7 +78,7 @@ begin
     perform pg_temp.expect('4: pending', 'payments_auditor', 'select * from payment_outbox_pending', '00000');
     perform pg_temp.expect('4: sequences', 'payments_auditor', 'select * from outbox.lane_sequence', '42501');
     perform pg_temp.expect('4: sequences', 'payments_auditor', 'select * from participant_outbox_sequences', '42501');
-    perform pg_temp.expect('4: sequences', 'payments_control', 'select * from participant_outbox_sequences', '00000');
+    perform pg_temp.expect('4: sequences', 'payments_operator', 'select * from participant_outbox_sequences', '00000');
     raise notice 'ok: 4. the sequences are not the auditor''s';
 
     -- 5. An attempt number is taken once, whoever writes.

@@ -81,7 +81,7 @@ impl Finding {
     fn unseen(check: &'static str, error: &Error) -> Self {
         let seen = format!("cannot be looked at: {}", error.in_short());
         if error.kind() == ErrorKind::Denied {
-            let fix = "run it as a member of the roles outbox_control and pg_monitor";
+            let fix = "run it as a member of the roles outbox_reader and pg_monitor";
             return Self::new(check, Level::Note, seen, "a role with more rights sees more").fix(fix);
         }
         Self::new(check, Level::Warning, seen, "nobody knows how it stands")

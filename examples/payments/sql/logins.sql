@@ -3,8 +3,8 @@
 
 create role payments_ingest login in role outbox_producer;
 create role payments_relay login in role outbox_relay;
-create role payments_control login in role outbox_control;
+create role payments_operator login in role outbox_operator;
 create role payments_auditor login in role outbox_auditor;
 
 grant select, insert on instructions to payments_ingest;
-grant select on instructions to payments_control, payments_auditor;
+grant select on instructions to payments_operator, payments_auditor;

@@ -211,7 +211,7 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     output.line(format!("functions  {functions}"))?;
     let roles = match &status.role_prefix {
         Some(prefix) if status.missing_roles.is_empty() => {
-            format!("{prefix}_owner, _producer, _receiver, _relay, _control, _auditor")
+            format!("{prefix}_owner, _producer, _receiver, _relay, _reader, _operator, _auditor")
         }
         Some(prefix) => roles_there(prefix, schema, &status.missing_roles),
         None => "none (see `postrider migrate roles`)".to_owned(),
@@ -315,14 +315,15 @@ fn print_roles(roles: &Roles, schema: &Schema, output: &mut Output) -> Result<Ex
         producer: &'a str,
         receiver: &'a str,
         relay: &'a str,
-        control: &'a str,
+        reader: &'a str,
+        operator: &'a str,
         auditor: &'a str,
     }
-    let Roles { owner, producer, receiver, relay, control, auditor } = roles;
+    let Roles { owner, producer, receiver, relay, reader, operator, auditor } = roles;
     if output.json {
         output.json(&Document {
             schema: schema.as_str(),
-            roles: RolesDocument { owner, producer, receiver, relay, control, auditor },
+            roles: RolesDocument { owner, producer, receiver, relay, reader, operator, auditor },
         })?;
         return Ok(ExitCode::Ok);
     }
@@ -331,7 +332,8 @@ fn print_roles(roles: &Roles, schema: &Schema, output: &mut Output) -> Result<Ex
         (producer, "may enqueue, and nothing else"),
         (receiver, "may note what it received"),
         (relay, "may claim, complete and keep house"),
-        (control, "reads everything, acts on dead letters"),
+        (reader, "reads everything, changes nothing"),
+        (operator, "reads everything, acts on what is in the outbox"),
         (auditor, "reads everything but the sequences"),
     ];
     let rows = rows.map(|(role, may)| vec![Text::from(role), Text::from(may)]);

@@ -249,7 +249,7 @@ async fn a_right_that_was_revoked_is_found() {
     let (level, _, fix) = found.trouble("grants");
     assert_eq!((level, found.code), ("bad", 8));
     assert!(fix.contains("postrider migrate roles"), "{fix}");
-    sql(&database, "grant shop_control to worker").await;
+    sql(&database, "grant shop_operator to worker").await;
     let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     assert_eq!(found.trouble("grants").1, "a member of shop_relay may not call claim");
     run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();

@@ -499,14 +499,14 @@ async fn two_imports_at_once_write_a_row_once() {
 
 /// Proves L8, P7: an operator needs the control role and the right to read the old table; a writer needs nothing new.
 #[tokio::test]
-async fn an_operator_needs_no_more_than_control() {
+async fn an_operator_needs_no_more_than_its_role() {
     let database = with_sync_rows(5).await;
     run(&database, &["migrate", "roles"]).ok();
     let (operator, writer) = (format!("operator_{}", database.name()), format!("writer_{}", database.name()));
     sql(
         &database,
         &format!(
-            "create role {operator} login; grant outbox_control to {operator}; create role {writer} login; \
+            "create role {operator} login; grant outbox_operator to {operator}; create role {writer} login; \
              alter table sync_outbox owner to {operator}; grant create on schema public to {operator}; grant insert on sync_outbox to {writer}"
         ),
     )

@@ -80,8 +80,8 @@ async fn roles_that_are_missing_are_named() {
     run(&database, &["migrate", "roles", "--prefix", "shop"]).ok();
     sql(&database, "drop owned by shop_relay, shop_auditor; drop role shop_relay, shop_auditor").await;
     let said = run(&database, &["migrate", "status"]).ok();
-    let line = "roles      shop_owner, shop_producer, shop_receiver, shop_control; missing: shop_relay, shop_auditor \
-                (run `postrider migrate roles --prefix shop`)";
+    let line = "roles      shop_owner, shop_producer, shop_receiver, shop_reader, shop_operator; \
+                missing: shop_relay, shop_auditor (run `postrider migrate roles --prefix shop`)";
     assert!(said.contains(line), "{said}");
     let document = run(&database, &["migrate", "status", "--json"]).json();
     assert_eq!(document["missing_roles"], serde_json::json!(["shop_relay", "shop_auditor"]));

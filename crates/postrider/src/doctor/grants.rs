@@ -10,8 +10,13 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statement::sql;
 
 /// The groups that call functions, and what their members do.
-const GROUPS: [(&str, &str); 4] =
-    [("producer", "enqueue"), ("receiver", "receive"), ("relay", "run relays"), ("control", "operate")];
+const GROUPS: [(&str, &str); 5] = [
+    ("producer", "enqueue"),
+    ("receiver", "receive"),
+    ("relay", "run relays"),
+    ("reader", "read"),
+    ("operator", "operate"),
+];
 
 /// One group and what it needs.
 struct Group {
@@ -60,7 +65,7 @@ fn judge(groups: &[Group], missing: &[String], member: &[String]) -> Vec<Finding
     }
     let can: Vec<&str> = groups.iter().filter(|group| lacks(group).is_empty()).map(|group| group.work).collect();
     if can.is_empty() && findings.is_empty() {
-        let why = "it can neither enqueue nor receive, run relays or operate";
+        let why = "it can neither enqueue nor receive, run relays, read or operate";
         findings.push(
             Finding::new("grants", Level::Bad, "this role may do no work as a whole", why)
                 .fix("grant outbox_relay (or another of the group roles) to this role"),
@@ -104,7 +109,7 @@ mod tests {
         assert_eq!(producer, ["enqueue", "enqueue_many", "schema_version"]);
         let relay = functions_of(&script, "relay");
         assert!(relay.iter().any(|one| one == "\"outbox\".claim"), "{relay:?}");
-        assert!(functions_of(&script, "control").iter().any(|one| short(one) == "redrive"));
+        assert!(functions_of(&script, "operator").iter().any(|one| short(one) == "redrive"));
         assert!(functions_of(&script, "nobody").is_empty());
     }
 

@@ -22,8 +22,10 @@ pub struct Roles {
     pub receiver: String,
     /// May claim, complete and keep house.
     pub relay: String,
-    /// Reads everything, acts on dead letters.
-    pub control: String,
+    /// Reads everything, changes nothing.
+    pub reader: String,
+    /// Reads everything, acts on what is in the outbox.
+    pub operator: String,
     /// Reads everything but the sequences.
     pub auditor: String,
 }
@@ -38,24 +40,26 @@ impl Roles {
             producer: name("producer"),
             receiver: name("receiver"),
             relay: name("relay"),
-            control: name("control"),
+            reader: name("reader"),
+            operator: name("operator"),
             auditor: name("auditor"),
         }
     }
 
     /// All of them, the owner first.
     #[must_use]
-    pub fn names(&self) -> [&str; 6] {
+    pub fn names(&self) -> [&str; 7] {
         self.pairs().map(|(_, name)| name)
     }
 
-    fn pairs(&self) -> [(&'static str, &str); 6] {
+    fn pairs(&self) -> [(&'static str, &str); 7] {
         [
             ("owner", &self.owner),
             ("producer", &self.producer),
             ("receiver", &self.receiver),
             ("relay", &self.relay),
-            ("control", &self.control),
+            ("reader", &self.reader),
+            ("operator", &self.operator),
             ("auditor", &self.auditor),
         ]
     }

@@ -19,7 +19,7 @@ async fn logged_in(database: &Database, admin: &Client, group: &str) -> (Client,
 #[tokio::test]
 async fn sql_by_hand_is_audited_with_its_login() {
     let (database, admin) = with_roles().await;
-    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
+    let (operator, name) = logged_in(&database, &admin, "outbox_operator").await;
     for _ in 0..3 {
         enqueue(&admin, "t", "").await;
     }
@@ -45,14 +45,14 @@ async fn sql_by_hand_is_audited_with_its_login() {
         ("unclaim_stuck(0)".to_owned(), "unclaim_stuck"),
         ("cancel(at_most => 1)".to_owned(), "cancel"),
     ] {
-        assert_eq!(try_sql(&control, &format!("select outbox.{call}")).await, "00000", "{call}");
+        assert_eq!(try_sql(&operator, &format!("select outbox.{call}")).await, "00000", "{call}");
         let last = texts(&admin, ENTRIES).await.pop().unwrap_or_default();
         assert_eq!(last, format!("{action} {name} {name} 1"), "{call}");
     }
     let entries = texts(&admin, ENTRIES).await.len();
     let nothing = "select outbox.configure_sink('default', paused => false); select outbox.redrive(all_dead => true); \
                    select outbox.retry_now(); select outbox.remove_route('s'); select from outbox.prune()";
-    assert_eq!(try_sql(&control, nothing).await, "00000");
+    assert_eq!(try_sql(&operator, nothing).await, "00000");
     assert_eq!(texts(&admin, ENTRIES).await.len(), entries, "nobody was named, and nothing was changed");
 }
 
@@ -60,15 +60,15 @@ async fn sql_by_hand_is_audited_with_its_login() {
 #[tokio::test]
 async fn a_named_actor_stands_beside_the_login() {
     let (database, admin) = with_roles().await;
-    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
+    let (operator, name) = logged_in(&database, &admin, "outbox_operator").await;
     let (relay, relay_name) = logged_in(&database, &admin, "outbox_relay").await;
     let pause = "select outbox.configure_sink('default', paused => true, actor => 'alice@example.org')";
-    assert_eq!(try_sql(&control, pause).await, "00000");
-    assert_eq!(try_sql(&control, pause).await, "00000");
+    assert_eq!(try_sql(&operator, pause).await, "00000");
+    assert_eq!(try_sql(&operator, pause).await, "00000");
     assert_eq!(try_sql(&relay, "select outbox.add_route('s')").await, "00000");
     assert_eq!(try_sql(&relay, "select outbox.add_route('s')").await, "00000", "it is there");
-    let become_owner = format!("set role outbox_control; {pause}");
-    assert_eq!(try_sql(&control, &become_owner).await, "00000");
+    let become_owner = format!("set role outbox_operator; {pause}");
+    assert_eq!(try_sql(&operator, &become_owner).await, "00000");
     let expected = [
         format!("pause alice@example.org {name} 1"),
         format!("pause alice@example.org {name} 0"),
@@ -76,13 +76,13 @@ async fn a_named_actor_stands_beside_the_login() {
         format!("pause alice@example.org {name} 0"),
     ];
     assert_eq!(texts(&admin, ENTRIES).await, expected);
-    for client in [&control, &relay] {
+    for client in [&operator, &relay] {
         let own = "select outbox.write_audit('alice', 'redrive', '{}', 1)";
         assert_eq!(try_sql(client, own).await, "42501", "nobody writes the audit");
     }
     for wrong in ["''", "repeat('a', 256)"] {
         let call = format!("select outbox.configure_sink('default', paused => false, actor => {wrong})");
-        assert_eq!(try_sql(&control, &call).await, "22023", "{wrong}");
+        assert_eq!(try_sql(&operator, &call).await, "22023", "{wrong}");
     }
     assert_eq!(texts(&admin, ENTRIES).await.len(), expected.len());
 }
@@ -91,10 +91,10 @@ async fn a_named_actor_stands_beside_the_login() {
 #[tokio::test]
 async fn an_operators_enqueue_audits_itself() {
     let (database, admin) = with_roles().await;
-    let (control, name) = logged_in(&database, &admin, "outbox_control").await;
+    let (operator, name) = logged_in(&database, &admin, "outbox_operator").await;
     let producer = login(&database, &admin, "outbox_producer").await;
     let call = "select from outbox.enqueue_as('ann', 'order.placed', '{\"card\": 4711}', lane => 'a')";
-    assert_eq!(try_sql(&control, call).await, "00000");
+    assert_eq!(try_sql(&operator, call).await, "00000");
     assert_eq!(try_sql(&producer, call).await, "42501");
     assert_eq!(texts(&admin, ENTRIES).await, [format!("enqueue ann {name} 1")]);
     let detail = "select detail ->> 'topic' || ' ' || (detail ->> 'lane') || ' ' || (detail::text like '%4711%') from outbox.audit_log";

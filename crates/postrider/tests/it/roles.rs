@@ -20,11 +20,13 @@ const RECEIVER: &str = "prune_inbox_at_retention receive receive_many schema_ver
 const RELAY: &str = "abandon add_route claim complete complete_many configure_sink content has_due make_partitions mark_delivered measure \
                      prune_at_retention prune_inbox_at_retention queues recent_attempts release renew repair_expired_leases report schema_version \
                      sign_off sleep woke";
-const CONTROL: &str = "add_route apply_routes as_json begin_import cancel check_rows configure_sink discard discard_matching enqueue \
+const OPERATOR: &str = "add_route apply_routes as_json begin_import cancel check_rows configure_sink discard discard_matching enqueue \
                        enqueue_as enqueue_many find_ids find_keys find_messages forward_rows import_rows make_partitions message_id_time prunable prune \
                        prune_at_retention prune_inbox prune_inbox_at_retention queues recent_attempts redrive \
                        redrive_matching remove_route repair_expired_leases replay replay_batch retry_now \
                        schema_version sink_is_known skip topic_like unclaim_stuck";
+const READER: &str = "find_ids find_keys find_messages message_id_time prunable queues recent_attempts schema_version \
+                      sink_is_known topic_like";
 const AUDITOR: &str =
     "find_ids find_keys find_messages message_id_time queues recent_attempts schema_version sink_is_known topic_like";
 
@@ -159,7 +161,7 @@ async fn a_relay_may_claim_and_complete_but_not_rewrite() {
 
 /// Proves P7, H8: history is kept for the configured retention, whatever a relay or a receiver asks for.
 #[tokio::test]
-async fn only_control_prunes_below_the_retention() {
+async fn only_an_operator_prunes_below_the_retention() {
     let (database, admin) = with_roles().await;
     run(&admin, "select outbox.receive(gen_random_uuid())").await;
     for group in ["outbox_relay", "outbox_receiver"] {
@@ -169,9 +171,9 @@ async fn only_control_prunes_below_the_retention() {
         assert_eq!(number(&login, "select outbox.prune_inbox_at_retention()").await, 0, "{group}");
     }
     assert_eq!(number(&admin, "select count(*) from outbox.inbox").await, 1);
-    let control = login(&database, &admin, "outbox_control").await;
-    assert_eq!(number(&control, "select outbox.prune_inbox(0)").await, 1);
-    assert_eq!(try_sql(&control, "select from outbox.prune(0)").await, "00000");
+    let operator = login(&database, &admin, "outbox_operator").await;
+    assert_eq!(number(&operator, "select outbox.prune_inbox(0)").await, 1);
+    assert_eq!(try_sql(&operator, "select from outbox.prune(0)").await, "00000");
 
     // What a relay's keeper and `postrider receive` call, through the library, with no more than their own rights.
     for group in ["outbox_relay", "outbox_receiver"] {
@@ -189,15 +191,15 @@ async fn only_control_prunes_below_the_retention() {
     }
 }
 
-/// Proves P7: control reads everything and acts on dead letters; what it may not do is write past the functions.
+/// Proves P7: an operator reads everything and acts on dead letters; what it may not do is write past the functions.
 #[tokio::test]
-async fn control_reads_everything_and_acts_on_dead_letters() {
+async fn an_operator_reads_everything_and_acts_on_dead_letters() {
     let (database, admin) = with_roles().await;
-    let control = login(&database, &admin, "outbox_control").await;
-    assert_eq!(executable(&control).await, CONTROL);
+    let operator = login(&database, &admin, "outbox_operator").await;
+    assert_eq!(executable(&operator).await, OPERATOR);
     let all: BTreeSet<String> = texts(&admin, TABLES).await.iter().map(|t| t.replace("outbox.", "SELECT ")).collect();
-    assert_eq!(table_rights(&control).await, all);
-    assert_tables_denied(&admin, &control, |_| true).await;
+    assert_eq!(table_rights(&operator).await, all);
+    assert_tables_denied(&admin, &operator, |_| true).await;
 
     for _ in 0..3 {
         enqueue(&admin, "t", "").await;
@@ -205,26 +207,47 @@ async fn control_reads_everything_and_acts_on_dead_letters() {
     let held = claim(&admin, "w", 3).await;
     complete(&admin, "w", &held[0], "FAILED").await.unwrap();
     complete(&admin, "w", &held[1], "DISPATCHED").await.unwrap();
-    assert_eq!(number(&control, "select outbox.redrive(all_dead => true)").await, 1);
-    assert_eq!(number(&control, &format!("select outbox.replay(array['{}']::uuid[])", held[1].id)).await, 1);
-    assert_eq!(number(&control, "select outbox.unclaim_stuck(0)").await, 1);
+    assert_eq!(number(&operator, "select outbox.redrive(all_dead => true)").await, 1);
+    assert_eq!(number(&operator, &format!("select outbox.replay(array['{}']::uuid[])", held[1].id)).await, 1);
+    assert_eq!(number(&operator, "select outbox.unclaim_stuck(0)").await, 1);
     let failed = claim(&admin, "w", 1).await;
     complete(&admin, "w", &failed[0], "FAILED").await.unwrap();
-    assert_eq!(number(&control, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
-    assert_eq!(number(&control, "select outbox.cancel(at_most => 1, actor => 'ann')").await, 1);
+    assert_eq!(number(&operator, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
+    assert_eq!(number(&operator, "select outbox.cancel(at_most => 1, actor => 'ann')").await, 1);
     let actions = "select action from outbox.audit_log order by id";
-    assert_eq!(texts(&control, actions).await, ["redrive", "replay", "unclaim_stuck", "discard", "cancel"]);
+    assert_eq!(texts(&operator, actions).await, ["redrive", "replay", "unclaim_stuck", "discard", "cancel"]);
     let denied = "select outbox.write_audit('ann', 'redrive', '{}', 1); select from outbox.claim('w', 1, 1); select outbox.next_sequence('a'); \
                   insert into outbox.audit (at, affected, actor, db_user, action, detail) values (now(), 0, 'a', 'a', 'b', '{}'); \
                   update outbox.audit set actor = 'bob'; select nextval('outbox.audit_id_seq'); \
                   select outbox.change_letters('redrive', '{}', '{}'); select outbox.change_dead('redrive', null, null, null, null, \
                   null, null, null, null, null, null, 1, 'ann')";
-    assert_denied(&control, denied).await;
+    assert_denied(&operator, denied).await;
 }
 
-/// An operator's library works with the rights of control, and an auditor's with those of an auditor.
+/// Proves P7: a reader reads everything, the sequences too, and changes nothing.
 #[tokio::test]
-async fn control_gives_orders_and_an_auditor_reads_them() {
+async fn a_reader_reads_everything_and_changes_nothing() {
+    let (database, admin) = with_roles().await;
+    let reader = login(&database, &admin, "outbox_reader").await;
+    assert_eq!(executable(&reader).await, READER);
+    let all: BTreeSet<String> = texts(&admin, TABLES).await.iter().map(|t| t.replace("outbox.", "SELECT ")).collect();
+    assert_eq!(table_rights(&reader).await, all);
+    enqueue(&admin, "t", "").await;
+    assert_eq!(texts(&reader, "select topic from outbox.find_messages()").await, ["t"]);
+    assert_eq!(number(&reader, "select partitions from outbox.prunable()").await, 0);
+    let before = contents(&admin, "outbox").await;
+    assert_tables_denied(&admin, &reader, |_| true).await;
+    let denied = "select from outbox.enqueue('t', '1'); select from outbox.enqueue_as('ann', 't', '1'); \
+        select outbox.redrive(all_dead => true); select outbox.discard('{}'); select from outbox.prune(); \
+        select outbox.unclaim_stuck(0); select outbox.retry_now(); select outbox.cancel('{}'::uuid[]); \
+        select outbox.configure_sink('s', paused => true); select outbox.add_route('s')";
+    assert_denied(&reader, denied).await;
+    assert_eq!(contents(&admin, "outbox").await, before);
+}
+
+/// An operator's library works with the rights of an operator, and those of a reader and an auditor read.
+#[tokio::test]
+async fn an_operator_gives_orders_and_others_read_them() {
     let (database, admin) = with_roles().await;
     enqueue(&admin, "t", "").await;
     let held = claim(&admin, "w", 1).await;
@@ -234,37 +257,42 @@ async fn control_gives_orders_and_an_auditor_reads_them() {
         let url = database.url_as(&login_name(&database, group));
         PostgresStore::connect(&url, Schema::default()).await.unwrap()
     };
-    let [control, auditor, relay] =
-        [store("outbox_control").await, store("outbox_auditor").await, store("outbox_relay").await];
+    let [operator, reader, auditor, relay] = [
+        store("outbox_operator").await,
+        store("outbox_reader").await,
+        store("outbox_auditor").await,
+        store("outbox_relay").await,
+    ];
     let all = DeadFilter::default();
-    for reader in [&control, &auditor] {
+    for reader in [&operator, &reader, &auditor] {
         assert_eq!(reader.count_dead(&all).await.unwrap(), 1);
         assert_eq!(reader.dead_groups(&all).await.unwrap().len(), 1);
         assert_eq!(reader.dead_letters(&all, &PageRequest::first(10)).await.unwrap().items.len(), 1);
     }
     let order = Action::Redrive { which: all, at_most: 10 };
-    for other in [&auditor, &relay] {
+    for other in [&reader, &auditor, &relay] {
         assert!(matches!(other.operate("mallory", &order).await, Err(error) if error.kind() == ErrorKind::Denied));
     }
-    assert_eq!(control.operate("ann", &order).await.unwrap().affected, 1);
+    assert_eq!(operator.operate("ann", &order).await.unwrap().affected, 1);
     let entries = auditor.audit(&PageRequest::first(10)).await.unwrap().items;
     assert_eq!(entries.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>(), ["ann"]);
     assert!(relay.audit(&PageRequest::first(10)).await.is_err());
 }
 
-/// Proves P7: partitions that are made after the grants are read through their parents, by control and auditor.
+/// Proves P7: partitions that are made after the grants are read through their parents, by operator, reader and auditor.
 #[tokio::test]
 async fn later_partitions_are_read_through_their_parents() {
     let (database, admin) = with_roles().await;
-    let control = login(&database, &admin, "outbox_control").await;
+    let operator = login(&database, &admin, "outbox_operator").await;
+    let reader = login(&database, &admin, "outbox_reader").await;
     let auditor = login(&database, &admin, "outbox_auditor").await;
-    assert!(number(&control, "select outbox.make_partitions(40)").await > 20);
+    assert!(number(&operator, "select outbox.make_partitions(40)").await > 20);
     let later = "insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload) select \
                  outbox.message_id_floor(now() + interval '30 days'), now(), 0, 1, 'n', 'later', '1' returning tableoid";
     let partition = "select relname::text from pg_class where oid = (select tableoid from outbox.message)";
     admin.query_one(later, &[]).await.unwrap();
     assert_ne!(texts(&admin, partition).await, ["message_rest"]);
-    for reader in [&control, &auditor] {
+    for reader in [&operator, &reader, &auditor] {
         assert_eq!(texts(reader, "select topic from outbox.message").await, ["later"]);
         assert_eq!(texts(reader, "select topic from outbox.messages").await, ["later"]);
     }
@@ -407,7 +435,9 @@ async fn roles_twice_and_up_after_them() {
     run(&admin, "update outbox.setting set functions_hash = 'another build'").await;
     assert!(migrate::up(&mut member, &schema).await.unwrap().functions);
     assert!(!migrate::up(&mut admin, &schema).await.unwrap().functions, "the superuser can do it too");
-    for (group, functions) in [("producer", PRODUCER), ("relay", RELAY), ("control", CONTROL), ("auditor", AUDITOR)] {
+    for (group, functions) in
+        [("producer", PRODUCER), ("relay", RELAY), ("reader", READER), ("operator", OPERATOR), ("auditor", AUDITOR)]
+    {
         let client = login(&database, &admin, &format!("outbox_{group}")).await;
         assert_eq!(executable(&client).await, functions, "{group}");
     }
@@ -456,7 +486,7 @@ async fn planted_names_are_never_picked_up() {
     let (database, admin) = with_roles().await;
     run(&admin, PLANTED).await;
     let caller = login(&database, &admin, "outbox_relay").await;
-    let grants = format!("grant outbox_producer, outbox_control to \"login_{}_outbox_relay\"", database.name());
+    let grants = format!("grant outbox_producer, outbox_operator to \"login_{}_outbox_relay\"", database.name());
     run(&admin, &grants).await;
     let temporary = "create temp table delivery (planted int); create temp table message (planted int); \
                      create temp table attempt (planted int); create temp table sink (planted int); \

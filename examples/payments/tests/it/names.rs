@@ -106,9 +106,9 @@ async fn enqueue_returns_the_existing_payment() {
     assert_eq!(complete(&relay, id, held[0].2, "worker-1", "DISPATCHED").await.unwrap(), 1);
     assert_eq!(enqueue(&ingest, "PAY-1", "instant").await.unwrap(), (id, 1, false), "settled");
     assert_eq!(enqueue(&ingest, "PAY-2", "wire").await.unwrap().1, 2, "without a gap");
-    let control = database.connect_as("payments_control").await;
+    let operator = database.connect_as("payments_operator").await;
     let next = "select next_sequence_id from participant_outbox_sequences where participant_id = 'ann'";
-    assert_eq!(control.query_one(next, &[]).await.unwrap().get::<_, i64>(0), 3);
+    assert_eq!(operator.query_one(next, &[]).await.unwrap().get::<_, i64>(0), 3);
     let refused = ingest.query("select * from claim_outbox_batch(1, 'w', 60)", &[]).await.unwrap_err();
     assert_eq!(sqlstate(&refused), "42501");
     let refused = enqueue(&relay, "PAY-3", "instant").await.unwrap_err();

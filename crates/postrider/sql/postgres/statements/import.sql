@@ -103,7 +103,7 @@ cross join lateral :"schema".check_rows(source => $4, rows => t.rows, workers_st
 -- name: forward
 -- A script that lets a trigger forward new rows of the old table, in the transaction that writes them.
 -- Forwards new rows of {source} to the outbox, in the transaction that writes them.
--- Made by postrider import --forward-sql. Run it as a role that is in the outbox's control role and may create a trigger on
+-- Made by postrider import --forward-sql. Run it as a role that is in the outbox's operator role and may create a trigger on
 -- the table: the function runs with its rights, so writers need no right on the outbox. It waits for transactions that write
 -- to the table, and no longer than 10 seconds. To remove it:
 --   drop trigger postrider_forward on {source}; drop function {function}();
