@@ -1,6 +1,6 @@
 //! What the edge forwarder's document asks for is made to fit the rules of this relay: its cycle of a minute is longer than
 //! a third of its lease, and it has no word for a deadline. Only values of the document, or defaults beside them, are ever
-//! changed; what was asked for in our own words is refused where it does not fit.
+//! changed, and that is said; what was asked for in our own words is refused where it does not fit.
 
 use std::time::Duration;
 
@@ -13,20 +13,32 @@ use crate::format;
 
 const DEADLINE: [&str; 2] = ["sink_defaults", "deadline"];
 
-/// A poll of the document is at most a third of the lease.
+/// The interval of the document holds as it stands, and its lease is at least three times that. If only the lease was asked
+/// for, the interval is the default that gives way.
 pub(super) fn poll(layers: &mut Layers) -> Result<()> {
-    let source = layers.source_at(&["relay", "poll"])?;
+    let [interval, held] = [layers.source_at(&["relay", "poll"])?, layers.source_at(&["relay", "lease"])?];
     let Some(RelayConfig { lease, poll, .. }) = relay(layers) else { return Ok(()) };
-    let most = whole_ms(lease / 3);
-    if ![SYNC_INTERVAL, EDGE_DEFAULT].contains(&source.as_str()) || poll <= most {
+    let of_document = [SYNC_INTERVAL, EDGE_DEFAULT].contains(&interval.as_str());
+    if !of_document || poll <= lease / 3 {
         return Ok(());
     }
-    layers.put(format!("{source}, but at most a third of the lease"), &["relay", "poll"], friendly(most));
-    if source == SYNC_INTERVAL {
+    let asked_for = interval == SYNC_INTERVAL;
+    if [EDGE_DEFAULT, DEFAULT].contains(&held.as_str()) || (asked_for && held == LEASE_SECONDS) {
+        layers.put(format!("{held}, raised to three times the interval"), &["relay", "lease"], friendly(poll * 3));
         layers.notes.push(format!(
-            "SYNC_INTERVAL_MS is {}, and ended leases must be found within a third of the lease: looking every {}",
+            "ended leases must be found within a third of the lease, and SYNC_INTERVAL_MS is {}: the lease is {}, not {}",
             format::span(poll),
-            format::span(most)
+            format::span(poll * 3),
+            format::span(lease)
+        ));
+    } else if !asked_for {
+        let most = whole_ms(lease / 3);
+        layers.put(format!("{interval}, but at most a third of the lease"), &["relay", "poll"], friendly(most));
+        layers.notes.push(format!(
+            "ended leases must be found within a third of the lease, which is {}: SYNC_INTERVAL_MS is {}, not {}",
+            format::span(lease),
+            format::span(most),
+            format::span(poll)
         ));
     }
     Ok(())
@@ -34,7 +46,8 @@ pub(super) fn poll(layers: &mut Layers) -> Result<()> {
 
 /// A default deadline ends before the lease of the document does.
 pub(super) fn deadline(layers: &mut Layers) -> Result<()> {
-    if layers.source_at(&["relay", "lease"])? != LEASE_SECONDS || layers.source_at(&DEADLINE)? != DEFAULT {
+    let of_document = layers.source_at(&["relay", "lease"])?.starts_with(LEASE_SECONDS);
+    if !of_document || layers.source_at(&DEADLINE)? != DEFAULT {
         return Ok(());
     }
     let Some(RelayConfig { lease, .. }) = relay(layers) else { return Ok(()) };

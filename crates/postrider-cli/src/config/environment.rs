@@ -10,7 +10,7 @@ use std::time::Duration;
 use figment::value::{Dict, Value};
 
 use super::layers::{Layer, read_toml};
-use super::{fault, friendly, sections};
+use super::{fault, friendly};
 use crate::failure::Result;
 
 const NESTED: &str = "POSTRIDER__";
@@ -163,12 +163,9 @@ impl Environment {
         self.0.keys().any(|name| name.starts_with("POSTRIDER__SINKS"))
     }
 
-    /// What the machine is called, in a worker's name. Every container has it, so it stands below the file.
+    /// What the machine is called is the worker's name. Every container has it, so it stands below the file.
     pub(super) fn host(&self) -> Option<Layer> {
-        let host = self.said(HOSTNAME)?;
-        // Two processes of one machine have the same.
-        let worker = sections::worker_id(host.trim());
-        Some(Layer::one(format!("variable {HOSTNAME}"), &["relay", "worker_id"], worker))
+        self.said(HOSTNAME).map(|host| Layer::one(format!("variable {HOSTNAME}"), &["relay", "worker_id"], host.trim()))
     }
 
     /// The variables of the document, and the few of our own that are not nested.

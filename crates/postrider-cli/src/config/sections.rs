@@ -86,7 +86,7 @@ fn any() -> String {
 pub(crate) type SchemaFiles = std::collections::BTreeMap<String, PathBuf>;
 
 /// `host-pid-random`: names the process to a person, and no other process has it.
-pub(super) fn worker_id(host: &str) -> String {
+fn worker_id(host: &str) -> String {
     /// Of a host's name: the whole must fit into a name of the store.
     const HOST_CHARS: usize = 60;
     let host: String = host.chars().filter(|c| !c.is_control()).take(HOST_CHARS).collect();
