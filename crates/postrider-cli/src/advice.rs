@@ -103,7 +103,7 @@ pub(crate) fn with_command(mut finding: Finding) -> Finding {
         ("parked_lanes", ..) => {
             Some("postrider lanes --state parked; then redrive or discard the head, or postrider lanes skip SINK LANE")
         }
-        ("stuck_leases", ..) => Some("start a relay (postrider run), or postrider unclaim-stuck"),
+        ("stuck_leases", ..) => Some("start a relay (postrider run), or postrider unclaim-stuck --older-than 0s"),
         ("late", ..) => Some("postrider explain ID, with an ID of postrider list --state pending"),
         ("failing", ..) => Some("postrider explain ID, with an ID of postrider list --state pending, tells the error"),
         ("paused", ..) => Some("postrider sinks resume NAME"),
@@ -111,7 +111,8 @@ pub(crate) fn with_command(mut finding: Finding) -> Finding {
         ("breakers", ..) => Some("postrider check tries it"),
         ("relays", _, false) => Some("postrider run"),
         ("future_times", ..) => Some(
-            "postrider unclaim-stuck --older-than 0s frees every lease, postrider retry-now --all makes what waits due",
+            "postrider unclaim-stuck --live --older-than 0s frees every lease, postrider retry-now --all makes what waits \
+             due",
         ),
         ("schema", Level::Bad, false) | ("functions", Level::Bad, _) => Some("postrider migrate up"),
         ("grants", Level::Bad, _) => Some("make the roles and their grants: postrider migrate roles"),

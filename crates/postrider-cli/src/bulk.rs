@@ -30,7 +30,7 @@ pub(crate) struct ActionReport {
     pub(crate) affected: u64,
     /// How many are left because one request does not take more.
     pub(crate) remaining: u64,
-    /// Of a cancel: held by workers, and left alone.
+    /// Of a cancel or an unclaim: held by workers, and left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) leased: Option<u64>,
     /// Of a replay: messages that the sink never had. They are part of `matching` only with `include_never_delivered`.

@@ -100,7 +100,7 @@ pub trait Inspect: Send + Sync {
     async fn count_route_changes(&self) -> Result<RouteChanges, Error>;
 
     /// How many leases [`crate::operate::Action::UnclaimStuck`] would end.
-    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error>;
+    async fn count_stale(&self, older_than: Duration, live: bool) -> Result<u64, Error>;
 
     /// What [`crate::operate::Action::Prune`] would take.
     async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error>;

@@ -88,11 +88,14 @@ pub enum Action {
         /// What it does.
         on_dead: OnDead,
     },
-    /// leased, lease ended or taken longer ago than this, or in the future → pending or dead.
+    /// leased, lease ended → pending or dead.
     UnclaimStuck {
-        /// Longer ago than this.
+        /// At least this long ago.
         #[serde(rename = "older_than_seconds", with = "json::seconds")]
         older_than: Duration,
+        /// Also leases that live and were taken at least this long ago, or in the future. Their workers lose them.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        live: bool,
     },
     /// History older than this goes; the store's retention if `None`. In a store that deletes row by row at most
     /// [`MAX_PER_ACTION`] messages and as many dedupe keys go at once.

@@ -228,7 +228,7 @@ pub(super) async fn trigger(
     Ok(Json(TriggerDocument { triggered: reason.is_none(), reason }))
 }
 
-/// Either of the two.
+/// At least one of the two. With both it is every dead letter.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RedriveBody {
@@ -258,9 +258,9 @@ pub(super) async fn redrive(
 ) -> Answer<RedriveDocument> {
     let database = admin.database(query.database.as_deref())?;
     let message_ids = match (body.ids, body.all_dlq) {
+        (_, true) => None,
         (Some(ids), false) => Some(ids),
-        (None, true) => None,
-        _ => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}, one of the two")),
+        (None, false) => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}")),
     };
     let bulk = Bulk::Redrive(DeadFilter { message_ids, ..DeadFilter::default() });
     let done = bulk::act(database, &caller, bulk, false).await?;
@@ -270,30 +270,46 @@ pub(super) async fn redrive(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct UnclaimBody {
-    /// Leases older than this, or under a lease that ended.
+    /// Leases that ended at least so long ago; with `live` also those taken so long ago.
     #[schema(maximum = 316_224_000)]
     older_than_seconds: u64,
+    /// Also leases that have not ended. Their workers lose them, and what they hold may be delivered twice.
+    #[serde(default)]
+    live: bool,
+    /// Only count.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct UnclaimDocument {
     unclaimed: u64,
+    /// Before that: leases that ended so long ago.
+    ended: u64,
+    /// Before that: leases that live, and were taken so long ago or in the future. Only `live` takes them.
+    live: u64,
 }
 
-/// What a worker has held for too long becomes pending again
+/// What is held under a lease that has ended becomes pending again
 #[utoipa::path(post, path = "/api/v1/sync/unclaim-stuck", tag = "sync", params(DatabaseQuery), request_body = UnclaimBody,
     responses((status = 200, body = UnclaimDocument)))]
 pub(super) async fn unclaim_stuck(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Caller>,
     Parameters(query): Parameters<DatabaseQuery>,
-    Body(UnclaimBody { older_than_seconds }): Body<UnclaimBody>,
+    Body(UnclaimBody { older_than_seconds, live, dry_run }): Body<UnclaimBody>,
 ) -> Answer<UnclaimDocument> {
     let database = admin.database(query.database.as_deref())?;
     if older_than_seconds > MAX_AGE_SECONDS {
         return Err(ApiError::invalid(format!("olderThanSeconds must be at most {MAX_AGE_SECONDS}")));
     }
-    let action = Action::UnclaimStuck { older_than: Duration::from_secs(older_than_seconds) };
-    let done = database.operate(&caller.actor(), &action).await?;
-    Ok(Json(UnclaimDocument { unclaimed: done.affected }))
+    let older_than = Duration::from_secs(older_than_seconds);
+    let ended = database.ask(database.store.count_stale(older_than, false)).await?;
+    let alive = database.ask(database.store.count_stale(older_than, true)).await?.saturating_sub(ended);
+    let unclaimed = if dry_run {
+        0
+    } else {
+        database.operate(&caller.actor(), &Action::UnclaimStuck { older_than, live }).await?.affected
+    };
+    Ok(Json(UnclaimDocument { unclaimed, ended, live: alive }))
 }

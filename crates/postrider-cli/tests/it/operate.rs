@@ -220,9 +220,11 @@ async fn what_was_delivered_is_replayed_by_its_time() {
 async fn stuck_claims_are_taken_back_and_history_is_pruned() {
     for Outbox { url, .. } in &outboxes().await {
         enqueue(url, &["t"]);
-        assert_eq!(run_at(url, &["unclaim-stuck"]).ok(), "nothing is held for longer than 5m 00s\n");
+        assert_eq!(run_at(url, &["unclaim-stuck"]).ok(), "no lease ended longer than 5m 00s ago\n");
         let nothing = run_at(url, &["unclaim-stuck", "--older-than", "0s", "--json"]).json();
-        assert_eq!(nothing, json!({"matching": 0, "affected": 0, "remaining": 0, "missing": [], "dry_run": false}));
+        let expected =
+            json!({"matching": 0, "affected": 0, "remaining": 0, "leased": 0, "missing": [], "dry_run": false});
+        assert_eq!(nothing, expected);
         assert_eq!(run_at(url, &["drain"]).code, 0);
         assert_eq!(run_at(url, &["prune", "--older-than", "7d"]).ok(), "nothing is old enough\n");
     }
@@ -413,12 +415,22 @@ async fn prune_and_unclaim_count_and_ask_first() {
     let [postgres, sqlite] = outboxes().await;
     let many: Vec<String> = (0..2).map(|_| enqueue(&postgres.url, &["t"])).collect();
     postgres.sql("select count(*) from outbox.claim('w', 10, 600)").await;
-    let dry = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--dry-run"]).ok();
+    postgres.sql("update outbox.delivery set lease_expires_at = now() - interval '6 minutes', claimed_at = now() - interval '7 minutes'").await;
+    let dry = run_at(&postgres.url, &["unclaim-stuck", "--dry-run"]).ok();
     assert_eq!(dry, "would take back 2 messages\n");
-    let asked = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s"]);
+    let dry = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "10m", "--dry-run"]).ok();
+    assert_eq!(dry, "no lease ended longer than 10m 00s ago\n");
+    postgres.sql("update outbox.delivery set lease_expires_at = now() + interval '6 minutes'").await;
+    let left = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--yes"]).ok();
+    let words = "no lease ended longer than 0s ago; 2 more under live leases (--live takes them)\n";
+    assert_eq!((left.as_str(), count(&postgres.url, "leased")), (words, 2));
+    let dry = run_at(&postgres.url, &["unclaim-stuck", "--live", "--dry-run"]).ok();
+    assert_eq!(dry, "would take back 2 messages, 2 of them under live leases\n");
+    let asked = run_at(&postgres.url, &["unclaim-stuck", "--live"]);
+    assert!(asked.stderr.contains("takes 2 messages away from workers"), "{}", asked.stderr);
     assert_eq!((asked.code, count(&postgres.url, "leased")), (2, 2), "{}", asked.stderr);
     assert!(asked.stderr.contains("there is no terminal to confirm it"), "{}", asked.stderr);
-    let done = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--yes", "--json"]).json();
+    let done = run_at(&postgres.url, &["unclaim-stuck", "--live", "--yes", "--json"]).json();
     assert_eq!(done, json!({"matching": 2, "affected": 2, "remaining": 0, "missing": [], "dry_run": false}));
     assert_eq!(last_entry(&postgres.url)["action"], "unclaim_stuck");
     assert_eq!(many.len(), 2);

@@ -210,7 +210,12 @@ impl Hand {
     }
 
     pub(crate) async fn unclaim_stuck(&self, older_than: Duration) -> Result<u64, Error> {
-        self.act(Action::UnclaimStuck { older_than }).await
+        self.act(Action::UnclaimStuck { older_than, live: false }).await
+    }
+
+    /// Every lease, whoever works under it.
+    pub(crate) async fn unclaim_all(&self) -> Result<u64, Error> {
+        self.act(Action::UnclaimStuck { older_than: Duration::ZERO, live: true }).await
     }
 
     pub(crate) async fn pause(&self, sink: &str) -> Result<u64, Error> {

@@ -87,7 +87,7 @@ pub async fn every_action_is_written_down(hand: Hand) {
         (Action::RemoveRoute { route: route.clone() }, 1),
         (Action::RemoveRoute { route }, 0),
         (Action::ApplyRoutes { at_most: 5 }, 0),
-        (Action::UnclaimStuck { older_than: HOUR }, 0),
+        (Action::UnclaimStuck { older_than: HOUR, live: true }, 0),
         (Action::Prune { older_than: None }, 0),
     ];
     let began = hand.clock().await;
@@ -161,7 +161,7 @@ pub async fn a_refused_action_leaves_no_trace(hand: Hand) {
         ("ann", Action::Replay(unpaced), "paced_from needs per_second"),
         ("ann", named(""), "sink must be 1 to 255 bytes"),
         ("ann", skip(""), "sink and lane must each be 1 to 255 bytes"),
-        ("ann", Action::UnclaimStuck { older_than: far }, "older_than_seconds"),
+        ("ann", Action::UnclaimStuck { older_than: far, live: false }, "older_than_seconds"),
         ("ann", Action::Prune { older_than: Some(far) }, "older_than_seconds"),
         ("ann", Action::AddRoute { route: Route::new("", "s") }, "1 to 255 bytes"),
     ] {
@@ -309,7 +309,7 @@ pub async fn leases_and_history_end_by_hand(hand: Hand) {
     hand.put_plain(3).await;
     hand.deliver(&hand.take(1).await).await;
     let held = hand.lose(2).await;
-    assert_eq!(affected(&hand, &Action::UnclaimStuck { older_than: HOUR }).await, 2);
+    assert_eq!(affected(&hand, &Action::UnclaimStuck { older_than: Duration::ZERO, live: false }).await, 2);
     assert_eq!(hand.counts().await, (2, 0, 0));
     assert_eq!(hand.attempts(held[0].message_id).await, ["1 ZOMBIE_REQUEUE"]);
     // What a prune finds depends on how a store keeps its history; nothing undelivered is ever part of it.
@@ -461,10 +461,11 @@ pub async fn an_idle_prune_is_not_written_down(hand: Hand) {
 pub async fn what_ends_by_hand_is_counted_first(hand: Hand) {
     hand.put_plain(3).await;
     hand.take(1).await;
-    assert_eq!(hand.count_stale(HOUR).await.expect("count_stale"), 0, "a young lease is left alone");
+    let stale = async |older_than, live| hand.count_stale(older_than, live).await.expect("count_stale");
+    assert_eq!((stale(Duration::ZERO, false).await, stale(HOUR, true).await), (0, 0), "a young lease is left alone");
     hand.lose(2).await;
-    assert_eq!(hand.count_stale(HOUR).await.expect("count_stale"), 2, "two leases ended");
-    assert_eq!(hand.count_stale(Duration::ZERO).await.expect("count_stale"), 3, "of zero, every lease");
+    assert_eq!((stale(Duration::ZERO, false).await, stale(HOUR, false).await), (2, 0), "two ended, not an hour ago");
+    assert_eq!(stale(Duration::ZERO, true).await, 3, "with live ones, every lease");
     assert_eq!(hand.counts().await.1, 3, "nothing was changed");
     let prunable = hand.prunable(Some(Duration::ZERO)).await.expect("prunable");
     assert_eq!(prunable, postrider::operate::Pruned::default(), "nothing undelivered");

@@ -184,17 +184,18 @@ pub async fn repair_goes_in_batches(hand: Hand) {
     assert_eq!(hand.counts().await, (5, 0, 0));
 }
 
-/// Proves E5: unclaim-stuck frees what ended and what was claimed too long ago, and fences the old holder.
+/// Proves E5: unclaim-stuck frees leases that ended long enough ago. Live ones it frees only when it is told to, and fences
+/// the old holder.
 pub async fn unclaim_stuck_frees_and_fences(hand: Hand) {
     let other = hand.another().await;
     let young = hand.put_plain(1).await;
     let held = hand.take(1).await;
     let old = Duration::from_mins(5);
-    assert_eq!(other.unclaim_stuck(old).await.expect("unclaim"), 0, "a young live lease is left alone");
     hand.put_plain(1).await;
     hand.lose(1).await;
-    assert_eq!(other.unclaim_stuck(old).await.expect("unclaim"), 1, "an ended lease is freed");
-    assert_eq!(other.unclaim_stuck(Duration::ZERO).await.expect("unclaim"), 1, "an old one, though it lives");
+    assert_eq!(other.unclaim_stuck(old).await.expect("unclaim"), 0, "it ended just now");
+    assert_eq!(other.unclaim_stuck(Duration::ZERO).await.expect("unclaim"), 1, "an ended lease, and no live one");
+    assert_eq!(other.unclaim_all().await.expect("unclaim"), 1, "a live one");
     assert_is_refused(&hand, &held[0], "after an unclaim").await;
     assert_eq!(hand.attempts(young[0]).await, ["1 ZOMBIE_REQUEUE"]);
     assert_eq!(other.take(10).await.len(), 2);
@@ -207,8 +208,7 @@ pub async fn an_outcome_races_an_unclaim(hand: Hand) {
         let id = hand.put(message("t")).await.message_id;
         let held = hand.take(1).await;
         let completion = [Completion::new(&held[0], Outcome::Dispatched)];
-        let (completed, unclaimed) =
-            tokio::join!(hand.complete(hand.worker(), &completion), other.unclaim_stuck(Duration::ZERO));
+        let (completed, unclaimed) = tokio::join!(hand.complete(hand.worker(), &completion), other.unclaim_all());
         let (completed, unclaimed) = (completed.expect("complete").len(), unclaimed.expect("unclaim"));
         assert_eq!(completed as u64 + unclaimed, 1);
         let expected = if completed == 1 { "1 DISPATCHED" } else { "1 ZOMBIE_REQUEUE" };
@@ -236,7 +236,7 @@ pub async fn a_takeover_races_a_takeover(hand: Hand) {
         taken.dedup();
         assert_eq!(taken.len(), one.len() + two.len(), "one message, one holder");
         repaired.expect("repair");
-        other.unclaim_stuck(Duration::ZERO).await.expect("unclaim");
+        other.unclaim_all().await.expect("unclaim");
         assert_eq!(hand.counts().await, (40, 0, 0));
     }
     for id in all {

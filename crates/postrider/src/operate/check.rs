@@ -119,7 +119,9 @@ mod tests {
             r#"{"at_most":5,"died_from":"1970-01-01T00:00:01.500000Z","sink":"s"}"#
         );
         let older_than = Duration::from_mins(15);
-        assert_eq!(written(&Action::UnclaimStuck { older_than }), r#"{"older_than_seconds":900}"#);
+        assert_eq!(written(&Action::UnclaimStuck { older_than, live: false }), r#"{"older_than_seconds":900}"#);
+        let live = Action::UnclaimStuck { older_than, live: true };
+        assert_eq!(written(&live), r#"{"live":true,"older_than_seconds":900}"#);
         assert_eq!(written(&Action::Prune { older_than: None }), "{}");
         let older_than = Some(Duration::from_millis(2_500));
         assert_eq!(written(&Action::Prune { older_than }), r#"{"older_than_seconds":2.5}"#);

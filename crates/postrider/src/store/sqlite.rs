@@ -149,7 +149,10 @@ impl Queue for SqliteStore {
 
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error> {
         input::batch_size(batch_size)?;
-        self.write(move |session| session.write(|tx, now| lease::end_stale(tx, now, Some(batch_size), None))).await
+        self.write(move |session| {
+            session.write(|tx, now| lease::end_stale(tx, now, Some(batch_size), (Duration::ZERO, false)))
+        })
+        .await
     }
 
     async fn prune(&self) -> Result<Pruned, Error> {

@@ -108,7 +108,7 @@ async fn the_server_ends_what_takes_too_long() {
     assert_eq!(texts(&client, told).await, ["delivery 25s read committed"]);
     run(&client, "truncate told").await;
     store.operate("someone", &Action::Pause { sink: "default".to_owned() }).await.unwrap();
-    store.operate("someone", &Action::UnclaimStuck { older_than: Duration::ZERO }).await.unwrap();
+    store.operate("someone", &Action::UnclaimStuck { older_than: Duration::ZERO, live: true }).await.unwrap();
     assert_eq!(texts(&client, told).await, ["audit 0 read committed", "delivery 0 read committed"]);
 
     // And what fails at the commit is an error.

@@ -169,6 +169,7 @@ const CONTROL: &[Case] = &[
     ("unclaim_stuck(null)", "older_than_seconds must be"),
     ("unclaim_stuck(-1)", "older_than_seconds must be"),
     ("unclaim_stuck('NaN')", "older_than_seconds must be"),
+    ("unclaim_stuck(1, live => null)", "live must be true or false"),
     ("retry_now(at_most => null)", "at_most must be"),
     ("retry_now(at_most => 0)", "at_most must be"),
     ("retry_now(at_most => 10001)", "at_most must be"),

@@ -121,7 +121,7 @@ async fn unclaim_against_complete() {
         let id = enqueue(&client, "t", "").await;
         let held = claim(&client, "w", 1).await.remove(0);
         run(&client, "begin").await;
-        assert_eq!(number(&client, "select outbox.unclaim_stuck(0)").await, 1);
+        assert_eq!(number(&client, "select outbox.unclaim_stuck(0, live => true)").await, 1);
         let complete = format!("select outbox.complete('{}', '{}', 'w', 'DISPATCHED')", held.id, held.token);
         assert_eq!(waits(&database, &client, &complete, ending).await, completes, "after {ending}");
         assert_eq!(attempts(&client, id).await, [recorded]);

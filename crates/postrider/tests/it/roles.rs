@@ -209,7 +209,7 @@ async fn an_operator_reads_everything_and_acts_on_dead_letters() {
     complete(&admin, "w", &held[1], "DISPATCHED").await.unwrap();
     assert_eq!(number(&operator, "select outbox.redrive(all_dead => true)").await, 1);
     assert_eq!(number(&operator, &format!("select outbox.replay(array['{}']::uuid[])", held[1].id)).await, 1);
-    assert_eq!(number(&operator, "select outbox.unclaim_stuck(0)").await, 1);
+    assert_eq!(number(&operator, "select outbox.unclaim_stuck(0, live => true)").await, 1);
     let failed = claim(&admin, "w", 1).await;
     complete(&admin, "w", &failed[0], "FAILED").await.unwrap();
     assert_eq!(number(&operator, &format!("select outbox.discard(array['{}']::uuid[])", failed[0].id)).await, 1);
@@ -507,7 +507,7 @@ async fn planted_names_are_never_picked_up() {
         create temp table again as select message_id, lease_token from outbox.claim('w', 10, 60); \
         select outbox.renew(lease_token, array[message_id], 60) from again; \
         select outbox.release(lease_token, array[message_id]) from again; \
-        select outbox.unclaim_stuck(0); select outbox.repair_expired_leases(); \
+        select outbox.unclaim_stuck(0, live => true); select outbox.repair_expired_leases(); \
         select outbox.replay(array[message_id]) from again; select outbox.discard(array[message_id]) from again; \
         select outbox.configure_sink('s', paused => false); select outbox.add_route('s'); \
         select outbox.remove_route('s'); select outbox.make_partitions(12); select from outbox.prune(); \

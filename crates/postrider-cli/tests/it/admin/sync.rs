@@ -132,10 +132,10 @@ async fn dead_letters_are_redriven_with_a_new_budget() {
         assert_eq!(some, json!({"redriven": 1, "remaining": 0}));
         let again = server.post("/api/v1/sync/redrive", json!({"ids": [ids[0]]})).await.ok();
         assert_eq!(again["redriven"], 0, "it is dead no more");
-        let rest = server.post("/api/v1/sync/redrive", json!({"allDlq": true})).await.ok();
-        assert_eq!(rest["redriven"], 2);
         let both = json!({"allDlq": true, "ids": [ids[0]]});
-        assert_eq!(server.post("/api/v1/sync/redrive", both).await.refused(400), "INVALID_INPUT");
+        let rest = server.post("/api/v1/sync/redrive", both).await.ok();
+        assert_eq!(rest["redriven"], 2, "with both it is every dead letter");
+        assert_eq!(server.post("/api/v1/sync/redrive", json!({})).await.refused(400), "INVALID_INPUT");
 
         let pending = server.get("/api/v1/sync/outbox?status=pending").await.ok();
         let items = pending["items"].as_array().unwrap();
@@ -163,7 +163,7 @@ async fn dead_letters_are_redriven_with_a_new_budget() {
     }
 }
 
-/// Proves E5: what a worker holds for too long is pending again.
+/// Proves E5: what is held under a lease that ended is pending again; what a living worker holds only if that is asked for.
 #[tokio::test]
 async fn stuck_claims_are_taken_back() {
     for outbox in outboxes().await {
@@ -171,8 +171,15 @@ async fn stuck_claims_are_taken_back() {
         store.enqueue(&[message("t", 1), message("t", 2)]).await.unwrap();
         let held = claim(&*store).await;
         let path = "/api/v1/sync/unclaim-stuck";
-        assert_eq!(server.post(path, json!({"olderThanSeconds": 300})).await.ok(), json!({"unclaimed": 0}));
-        assert_eq!(server.post(path, json!({"olderThanSeconds": 0})).await.ok(), json!({"unclaimed": 2}));
+        let now = json!({"olderThanSeconds": 0});
+        let left = json!({"unclaimed": 0, "ended": 0, "live": 2});
+        assert_eq!(server.post(path, now).await.ok(), left, "nothing has ended");
+        let counted = json!({"olderThanSeconds": 0, "live": true, "dryRun": true});
+        assert_eq!(server.post(path, counted).await.ok(), left);
+        let young = json!({"olderThanSeconds": 300, "live": true});
+        assert_eq!(server.post(path, young).await.ok(), json!({"unclaimed": 0, "ended": 0, "live": 0}));
+        let live = json!({"olderThanSeconds": 0, "live": true});
+        assert_eq!(server.post(path, live).await.ok(), json!({"unclaimed": 2, "ended": 0, "live": 2}));
         assert!(store.ack("hand", &held[0]).await.is_err(), "the worker has lost its lease");
         assert_eq!(server.get("/api/v1/sync/state").await.ok()["pending_count"], 2);
         for wrong in

@@ -10,16 +10,18 @@ as $$
 #variable_conflict use_column
 begin
     perform refuse_unless(repair_expired_leases.batch_size >= 1, 'batch_size must be at least 1');
-    return end_stale_leases(repair_expired_leases.batch_size, null);
+    return end_stale_leases(repair_expired_leases.batch_size, clock_timestamp(), false);
 end
 $$;
 comment on function :"schema".repair_expired_leases is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
 
--- For an operator, audited: frees leases that ran out, and leases taken longer ago than the given time even if they are still
--- being renewed. Also those taken in the future: the clock was ahead or was set back, and they would stand until then. So 0
--- frees every lease. A worker that still holds one is fenced off: its token is no longer valid.
-create or replace function :"schema".unclaim_stuck(older_than_seconds numeric, actor text default null)
+-- For an operator, audited: frees leases that ended at least so long ago. With `live` also leases that live: those taken at
+-- least so long ago, even if they are still being renewed, and those taken in the future: the clock was ahead or was set back,
+-- and they would stand until then. So 0 with `live` frees every lease. A worker that still holds one is fenced off: its token
+-- is no longer valid.
+create or replace function :"schema".unclaim_stuck(
+    older_than_seconds numeric, actor text default null, live boolean default false)
     returns integer language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
@@ -27,14 +29,17 @@ as $$
 begin
     perform refuse_unless(unclaim_stuck.older_than_seconds between 0 and 3155760000,
                           'older_than_seconds must be between 0 and 3155760000');
+    perform refuse_unless(unclaim_stuck.live is not null, 'live must be true or false');
     return write_audit(
         unclaim_stuck.actor, 'unclaim_stuck',
-        jsonb_build_object('older_than_seconds', trim_scale(unclaim_stuck.older_than_seconds)),
-        end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second'));
+        jsonb_strip_nulls(jsonb_build_object('older_than_seconds', trim_scale(unclaim_stuck.older_than_seconds),
+                                             'live', nullif(unclaim_stuck.live, false))),
+        end_stale_leases(null, clock_timestamp() - unclaim_stuck.older_than_seconds * interval '1 second',
+                         unclaim_stuck.live));
 end
 $$;
 comment on function :"schema".unclaim_stuck is
-    'Frees leases that ran out, or were taken longer ago than this or in the future; returns how many.';
+    'Frees leases that ended so long ago; with live also those taken so long ago or in the future. Returns how many.';
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".end_leases(sink text, message_ids uuid[])
@@ -49,8 +54,8 @@ as $$
 $$;
 comment on function :"schema".end_leases is 'Internal: clears leases that are over.';
 
--- Internal: ends leases that ran out, and if `claimed_before` is given those claimed before that or in the future.
-create or replace function :"schema".end_stale_leases(batch_size integer, claimed_before timestamptz)
+-- Internal: ends leases that ended by this time, and with `live` those taken by this time or in the future.
+create or replace function :"schema".end_stale_leases(batch_size integer, until timestamptz, live boolean)
     returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
@@ -64,10 +69,10 @@ begin
         select s.sink, array_agg(s.message_id order by s.message_id) as message_ids
         from (
             select d.sink, d.message_id from delivery d
-            where d.lease_expires_at <= v_now
-               or (d.lease_token is not null and end_stale_leases.claimed_before is not null
+            where d.lease_expires_at <= end_stale_leases.until
+               or (end_stale_leases.live and d.lease_token is not null
                    -- The clock of this moment: a claim that was committed since v_now is not of the future.
-                   and (d.claimed_at <= end_stale_leases.claimed_before or d.claimed_at > clock_timestamp()))
+                   and (d.claimed_at <= end_stale_leases.until or d.claimed_at > clock_timestamp()))
             limit end_stale_leases.batch_size
             for update skip locked
         ) s

@@ -69,8 +69,8 @@ select :"schema".configure_sink(actor => $1, sink => $2, paused => $3)::integer
 select :"schema".configure_sink(actor => $1, sink => $2, on_dead => $3)::integer
 
 -- name: unclaim_stuck
--- leased -> pending, for leases that ended or were taken long ago.
-select :"schema".unclaim_stuck(actor => $1, older_than_seconds => $2::text::numeric)
+-- leased -> pending, for leases that ended long ago, or live and were taken long ago.
+select :"schema".unclaim_stuck(actor => $1, older_than_seconds => $2::text::numeric, live => $3)
 
 -- name: prune
 -- History that is over goes.

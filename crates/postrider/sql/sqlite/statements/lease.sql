@@ -30,14 +30,13 @@ join outbox_delivery d on d.message_id = m.id
 where m.id = :message_id and d.lease_token = :lease_token and d.lease_expires_at > :now
 
 -- name: stale
--- Leases that ran out, and if `claimed_before` is given those taken before that, or in the future: the clock was ahead or
--- was set back. Callers: repair and unclaim.
+-- Leases that ended by a time, and with `live` those taken by that time, or in the future: the clock was ahead or was set
+-- back. Callers: repair and unclaim.
 -- Index: outbox_delivery_leased, which holds nothing else than leases. Zero rows: none.
 select d.message_id, d.sink
 from outbox_delivery d indexed by outbox_delivery_leased
 where d.lease_token is not null
-  and (d.lease_expires_at <= :now
-       or (:claimed_before is not null and (d.claimed_at <= :claimed_before or d.claimed_at > :now)))
+  and (d.lease_expires_at <= :until or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
 limit :batch_size
 
 -- name: count_stale
@@ -45,7 +44,7 @@ limit :batch_size
 select count(*)
 from outbox_delivery d indexed by outbox_delivery_leased
 where d.lease_token is not null
-  and (d.lease_expires_at <= :now or d.claimed_at <= :claimed_before or d.claimed_at > :now)
+  and (d.lease_expires_at <= :until or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
 
 -- name: end
 -- leased -> pending, after `settle` of complete.sql has recorded the lost attempt. Callers: repair and unclaim.

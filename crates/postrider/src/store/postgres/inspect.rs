@@ -81,8 +81,8 @@ impl Inspect for PostgresStore {
         Ok(self.ask(sql!("operate", "count_route_changes"), &[]).await?.one()?.unwrap_or_default())
     }
 
-    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {
-        lease::count_stale(self, older_than).await
+    async fn count_stale(&self, older_than: Duration, live: bool) -> Result<u64, Error> {
+        lease::count_stale(self, older_than, live).await
     }
 
     async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {

@@ -49,7 +49,9 @@ pub(super) async fn repair(store: &PostgresStore, batch_size: u32) -> Result<u64
 }
 
 /// How many leases an operator's unclaim would end.
-pub(super) async fn count_stale(store: &PostgresStore, older_than: Duration) -> Result<u64, Error> {
-    let answer = store.ask(sql!("lease", "count_stale"), &[(&seconds(older_than), Type::TEXT)]).await?;
+pub(super) async fn count_stale(store: &PostgresStore, older_than: Duration, live: bool) -> Result<u64, Error> {
+    let older_than = seconds(older_than);
+    let which = sql!("lease", "count_stale");
+    let answer = store.ask(which, &[(&older_than, Type::TEXT), (&live, Type::BOOL)]).await?;
     Ok(answer.value()?.unwrap_or(0))
 }

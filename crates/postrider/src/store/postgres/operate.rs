@@ -52,8 +52,9 @@ async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<
         Action::SetOnDead { sink, on_dead } => {
             call.one(sql!("operate", "set_on_dead"), &[(sink, Type::TEXT), (on_dead, Type::TEXT)]).await
         }
-        Action::UnclaimStuck { older_than } => {
-            call.one(sql!("operate", "unclaim_stuck"), &[(&seconds(*older_than), Type::TEXT)]).await
+        Action::UnclaimStuck { older_than, live } => {
+            let older_than = seconds(*older_than);
+            call.one(sql!("operate", "unclaim_stuck"), &[(&older_than, Type::TEXT), (live, Type::BOOL)]).await
         }
         Action::Prune { older_than } => {
             call.one(sql!("operate", "prune"), &[(&older_than.map(seconds), Type::TEXT)]).await

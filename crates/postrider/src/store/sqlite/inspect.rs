@@ -92,8 +92,8 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| routes::count(tx))).await
     }
 
-    async fn count_stale(&self, older_than: Duration) -> Result<u64, Error> {
-        self.reader.run(move |session| session.read(|tx, now| lease::count_stale(tx, older_than, now))).await
+    async fn count_stale(&self, older_than: Duration, live: bool) -> Result<u64, Error> {
+        self.reader.run(move |session| session.read(|tx, now| lease::count_stale(tx, older_than, live, now))).await
     }
 
     async fn prunable(&self, older_than: Option<Duration>) -> Result<Pruned, Error> {

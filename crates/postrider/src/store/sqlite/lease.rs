@@ -77,17 +77,17 @@ fn changed(message_ids: &[Uuid], mut change: impl FnMut(&Uuid) -> Result<usize, 
     Ok(changed)
 }
 
-/// Ends leases that ran out, and those taken at least `claimed_ago` ago if that is given; how many.
+/// Ends leases that ended at least `older_than` ago, and with `live` those taken that long ago; how many.
 pub(super) fn end_stale(
     tx: &Transaction<'_>,
     now: i64,
     batch_size: Option<u32>,
-    claimed_ago: Option<Duration>,
+    (older_than, live): (Duration, bool),
 ) -> Result<u64, Error> {
-    let claimed_before = claimed_ago.map(|ago| now.saturating_sub(micros(ago)));
+    let until = now.saturating_sub(micros(older_than));
     let batch_size = batch_size.map_or(NO_LIMIT, i64::from);
-    let which: [(&str, &dyn ToSql); 3] =
-        [(":now", &now), (":claimed_before", &claimed_before), (":batch_size", &batch_size)];
+    let which: [(&str, &dyn ToSql); 4] =
+        [(":now", &now), (":until", &until), (":live", &live), (":batch_size", &batch_size)];
     let stale: Vec<(Uuid, String)> = all(tx, sql!("lease", "stale"), &which)?;
     let mut ended = 0;
     for (id, sink) in stale {
@@ -98,8 +98,8 @@ pub(super) fn end_stale(
     Ok(ended)
 }
 
-pub(super) fn count_stale(tx: &Transaction<'_>, older_than: Duration, now: i64) -> Result<u64, Error> {
-    let claimed_before = now.saturating_sub(micros(older_than));
-    let which: [(&str, &dyn ToSql); 2] = [(":now", &now), (":claimed_before", &claimed_before)];
+pub(super) fn count_stale(tx: &Transaction<'_>, older_than: Duration, live: bool, now: i64) -> Result<u64, Error> {
+    let until = now.saturating_sub(micros(older_than));
+    let which: [(&str, &dyn ToSql); 3] = [(":now", &now), (":until", &until), (":live", &live)];
     Ok(value(tx, sql!("lease", "count_stale"), &which)?.unwrap_or(0))
 }

@@ -74,7 +74,7 @@ fn check_input(action: &Action) -> Result<(), Error> {
         Action::Skip { sink, lane } => input::lane(sink, lane),
         Action::Pause { sink } | Action::Resume { sink } | Action::SetOnDead { sink, .. } => input::sink(sink),
         Action::Replay(replay) => input::sink(&replay.sink),
-        Action::UnclaimStuck { older_than } => input::age(*older_than),
+        Action::UnclaimStuck { older_than, .. } => input::age(*older_than),
         Action::Prune { older_than } => older_than.map_or(Ok(()), input::age),
         Action::AddRoute { route } => input::route(route),
         Action::Redrive { .. }
@@ -97,7 +97,7 @@ fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Resul
         Action::Pause { sink } => configure_sink(tx, sink, Some(true), None)?.into(),
         Action::Resume { sink } => configure_sink(tx, sink, Some(false), None)?.into(),
         Action::SetOnDead { sink, on_dead } => configure_sink(tx, sink, None, Some(*on_dead))?.into(),
-        Action::UnclaimStuck { older_than } => lease::end_stale(tx, now, None, Some(*older_than))?,
+        Action::UnclaimStuck { older_than, live } => lease::end_stale(tx, now, None, (*older_than, *live))?,
         Action::Prune { older_than } => {
             let batch_size = MAX_PER_ACTION as usize;
             let (messages, _) = prune::prune_messages(tx, now, *older_than, Uuid::nil(), batch_size)?;
