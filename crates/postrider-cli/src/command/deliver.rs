@@ -26,14 +26,17 @@ const WHAT: &str = "What is delivered";
 const HOW: &str = "How it is delivered";
 const LIMITS: &str = "Limits";
 
-const CLOUD_HELP: &str = "Without configured sinks: POST batches there instead of writing to stdout [env: \
-                          CLOUD_INGESTION_URL]";
+const CLOUD_HELP: &str = "Without configured sinks: POST batches there [env: CLOUD_INGESTION_URL]";
 
 /// The options of a relay. What is given here stands above the configuration and the environment.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DeliveryOptions {
     #[arg(long = "cloud-url", value_name = "URL", help = CLOUD_HELP, help_heading = WHAT)]
     cloud: Option<String>,
+    /// Without configured sinks: write to stdout, one line of JSON
+    /// each [default with SQLite]
+    #[arg(long, conflicts_with = "cloud", help_heading = WHAT)]
+    stdout: bool,
     /// Only this sink; may be repeated [default: all of the
     /// configuration, or `default`]
     #[arg(long = "sink", value_name = "NAME", help_heading = WHAT)]
@@ -110,7 +113,8 @@ pub(crate) struct Delivery {
 impl DeliveryOptions {
     /// What was given, as values that stand above others.
     pub(crate) fn flags(&self) -> Flags {
-        let mut flags = Flags { cloud: self.cloud.clone(), sinks: self.sinks.clone(), ..Flags::default() };
+        let mut flags =
+            Flags { cloud: self.cloud.clone(), stdout: self.stdout, sinks: self.sinks.clone(), ..Flags::default() };
         flags.set("--lease", &["relay", "lease"], self.lease.map(friendly));
         flags.set("--grace", &["relay", "grace"], self.grace.map(friendly));
         flags.set("--worker-id", &["relay", "worker_id"], self.worker_id.as_deref());
@@ -134,8 +138,9 @@ impl DeliveryOptions {
 pub(super) fn planned(config: &Config, layers: &Layers, named: &[String]) -> Result<Vec<Planned>> {
     let known = || config.sinks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if config.sinks.is_empty() {
-        return Err(Failure::usage("the configuration has no sink")
-            .hint("add one, such as [sinks.default.stdout], or set CLOUD_INGESTION_URL"));
+        return Err(Failure::usage("the configuration has no sink").hint(
+            "set CLOUD_INGESTION_URL, configure a sink such as [sinks.default.stdout], or give --stdout without a file",
+        ));
     }
     for (index, name) in named.iter().enumerate() {
         if !config.sinks.contains_key(name) {

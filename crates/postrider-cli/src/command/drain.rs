@@ -27,10 +27,10 @@ A signal stops it gracefully, with exit code 130 or 143; a second signal stops i
 at once.
 
 Examples:
-  postrider drain | ./handle-each-line
+  postrider drain --stdout | ./handle-each-line
   postrider drain --config postrider.toml
   * * * * *  postrider drain --database-url sqlite:/srv/outbox.db | /srv/handle
-  postrider drain --sink audit --json >> audit.ndjson 2> account.json";
+  postrider drain --stdout --sink audit --json >> audit.ndjson 2> account.json";
 
 /// Deliver what is due, and exit
 #[derive(Debug, clap::Args)]

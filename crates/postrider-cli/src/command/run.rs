@@ -1,5 +1,5 @@
-//! `postrider run`: delivers until a signal asks it to stop, to the sinks of a configuration file or, without one, to
-//! stdout, one line of JSON each. Everything else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
+//! `postrider run`: delivers until a signal asks it to stop, to the sinks of a configuration file, to the cloud of an edge
+//! site, or to stdout, one line of JSON each. Everything else is said on stderr. The store must answer at the start; later outages are waited out by the relay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +42,9 @@ only. `postrider check --config FILE` tests every sink without sending.
 Examples:
   postrider run
   postrider run --config postrider.toml
-  postrider run --sink default --sink audit | tee -a messages.ndjson
+  postrider run --stdout --sink default --sink audit | tee -a messages.ndjson
   postrider run --lease 30s --deadline 10s --poll 1s --rate 100
-  postrider run --log-format json 2>> relay.log | ./handle-each-line";
+  postrider run --stdout --log-format json 2>> relay.log | ./handle-each-line";
 
 /// Deliver messages until stopped
 #[derive(Debug, clap::Args)]

@@ -69,6 +69,8 @@ pub(crate) struct Flags {
     pub(crate) database: Option<String>,
     pub(crate) schema: Option<String>,
     pub(crate) cloud: Option<String>,
+    /// To stdout, if no sink is configured.
+    pub(crate) stdout: bool,
     /// Names that are to be served; without a configuration, all of the same kind.
     pub(crate) sinks: Vec<String>,
     /// Values of the configuration.
@@ -118,7 +120,10 @@ impl Layers {
         let named_sinks = file.get("sinks").and_then(Value::as_dict).is_some_and(|sinks| !sinks.is_empty());
         let configured = named_sinks || environment.names_sinks();
         let cloud = flags.cloud.clone().map(|url| ("option --cloud-url", url)).or_else(|| environment.cloud());
-        let cloud = cloud.filter(|_| !configured);
+        let cloud = cloud.filter(|_| !configured && !flags.stdout);
+        if flags.stdout && configured {
+            return Err(fault::wrong("option --stdout: sinks are configured, so messages go there"));
+        }
 
         let mut figment = Figment::from(Layer::new(DEFAULT, read_toml(DEFAULTS, "the defaults")?));
         if cloud.is_some() {
@@ -139,7 +144,8 @@ impl Layers {
             figment = figment.merge(layer);
         }
         if !configured {
-            figment = unconfigured(figment, &flags.sinks, cloud.as_ref(), path.is_none());
+            let to_stdout = flags.stdout || (path.is_none() && only_sqlite(&merged(&figment)?));
+            figment = unconfigured(figment, &flags.sinks, cloud.as_ref(), to_stdout);
         }
         figment = flags.values.iter().cloned().fold(figment, Figment::merge);
         let directory = path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
@@ -274,15 +280,23 @@ fn merged(figment: &Figment) -> Result<Dict> {
     Ok(data.get(&Profile::Default).cloned().unwrap_or_default())
 }
 
-/// Nobody says where messages go: to the cloud, or, where there is no configuration at all, to stdout.
-fn unconfigured(figment: Figment, named: &[String], cloud: Option<&(&str, String)>, bare: bool) -> Figment {
+/// Whether every database is a file. Messages of a server are never written to stdout by mistake.
+fn only_sqlite(values: &Dict) -> bool {
+    let is_sqlite = |url: &str| url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sqlite:"));
+    names(values, "databases")
+        .iter()
+        .all(|name| find(values, &["databases", name, "url"]).and_then(Value::as_str).is_some_and(is_sqlite))
+}
+
+/// Nobody says where messages go: to the cloud, or to stdout.
+fn unconfigured(figment: Figment, named: &[String], cloud: Option<&(&str, String)>, to_stdout: bool) -> Figment {
     let only = [ONLY.to_owned()];
     let named = if named.is_empty() { &only } else { named };
     named.iter().fold(figment, |figment, sink| match cloud {
         Some((source, url)) => figment
             .merge(Layer::one(*source, &["sinks", sink, "http", "url"], url.as_str()))
             .merge(Layer::one(*source, &["sinks", sink, "http", "body"], "batch")),
-        None if bare => figment.merge(Layer::one(DEFAULT, &["sinks", sink, "stdout"], Dict::new())),
+        None if to_stdout => figment.merge(Layer::one(DEFAULT, &["sinks", sink, "stdout"], Dict::new())),
         None => figment,
     })
 }

@@ -91,7 +91,7 @@ async fn a_scheduler_can_start_a_drain() {
         enqueue.env("DATABASE_URL", &outbox.url);
         finish(enqueue, lines.collect::<String>().as_bytes());
         let scheduled = || {
-            let mut drain = command(&["drain", "--database-url", &outbox.url]);
+            let mut drain = command(&["drain", "--stdout", "--database-url", &outbox.url]);
             drain.env_clear().current_dir("/");
             finish(drain, b"")
         };
@@ -116,7 +116,7 @@ async fn a_scheduler_can_start_a_drain() {
 async fn a_drain_that_cannot_deliver_counts_retries() {
     for outbox in outboxes().await {
         enqueue(&outbox, &["--payload", "1"]);
-        let mut drain = command(&["drain"]);
+        let mut drain = command(&["drain", "--stdout"]);
         drain.env("DATABASE_URL", &outbox.url).stdout(File::options().write(true).open("/dev/full").unwrap());
         let output = drain.stderr(Stdio::piped()).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();

@@ -234,7 +234,7 @@ async fn a_service_manager_is_told() {
         let length = socket.recv(&mut words).unwrap();
         String::from_utf8(words[..length].to_vec()).unwrap()
     };
-    let mut relay = command(&["run", "--listen", "none"]);
+    let mut relay = command(&["run", "--stdout", "--listen", "none"]);
     relay.env("DATABASE_URL", database.url()).env("NOTIFY_SOCKET", &address);
     let mut relay = relay.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let ready = heard();
@@ -251,7 +251,7 @@ fn terminate(child: &Child) {
 
 /// A relay whose lines of stdout are what it delivered.
 fn relay(url: &str, name: &str) -> Child {
-    let mut command = command(&["run", "--listen", "none", "--worker-id", name, "--batch-size", "20"]);
+    let mut command = command(&["run", "--stdout", "--listen", "none", "--worker-id", name, "--batch-size", "20"]);
     let mut child = command.env("DATABASE_URL", url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut said = said.skip_while(|line| !line.contains("delivering"));

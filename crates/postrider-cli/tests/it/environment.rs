@@ -81,6 +81,30 @@ fn the_defaults_of_the_document_hold_where_its_cloud_is_named() {
     }
 }
 
+/// Proves E3: without a cloud and without a sink nothing is delivered from PostgreSQL; to stdout only if that is asked for.
+#[tokio::test]
+async fn nowhere_to_forward_to_is_an_error() {
+    let [postgres, sqlite] = outboxes().await;
+    let id = enqueue(&postgres);
+    let site = [("DATABASE_URL", postgres.url.as_str())];
+    for verb in ["run", "drain"] {
+        let refused = run_with(&site, &[verb]);
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+        for said in ["the configuration has no sink", "CLOUD_INGESTION_URL", "--stdout"] {
+            assert!(refused.stderr.contains(said), "{said}: {}", refused.stderr);
+        }
+    }
+    assert!(attempts(&postgres, &id).is_empty());
+    let asked = run_with(&site, &["drain", "--stdout"]);
+    assert_eq!((asked.code, asked.stdout.lines().count()), (0, 1), "{}", asked.stderr);
+    let configured = [site[0], ("POSTRIDER__SINKS__DEFAULT__STDOUT", "{}")];
+    assert_eq!(run_with(&configured, &["drain"]).code, 0);
+    assert_eq!(run_with(&configured, &["drain", "--stdout"]).code, 2);
+    enqueue(&sqlite);
+    let first = run_with(&[("DATABASE_URL", sqlite.url.as_str())], &["drain"]);
+    assert_eq!((first.code, first.stdout.lines().count()), (0, 1), "a file may be tried out: {}", first.stderr);
+}
+
 /// Proves E3: the instance's name stands beside its attempts, and the last of so many attempts is the last.
 #[tokio::test]
 async fn the_name_and_the_number_of_attempts_are_in_the_store() {
@@ -99,7 +123,8 @@ async fn the_name_and_the_number_of_attempts_are_in_the_store() {
         assert_eq!(attempts(&outbox, &id)[0]["worker_id"], "forwarder-pod-1");
 
         let id = enqueue(&outbox);
-        let words = run_with(&[("DATABASE_URL", &outbox.url), ("HOSTNAME", "site-7")], &["drain"]).ok_with_words();
+        let words =
+            run_with(&[("DATABASE_URL", &outbox.url), ("HOSTNAME", "site-7")], &["drain", "--stdout"]).ok_with_words();
         assert!(words.starts_with("delivered 1,"), "{words}");
         assert_eq!(attempts(&outbox, &id)[0]["worker_id"], "site-7");
     }

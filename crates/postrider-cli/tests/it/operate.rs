@@ -422,7 +422,7 @@ async fn prune_and_unclaim_count_and_ask_first() {
     assert_eq!(dry, "no lease ended longer than 10m 00s ago\n");
     postgres.sql("update outbox.delivery set lease_expires_at = now() + interval '6 minutes'").await;
     let left = run_at(&postgres.url, &["unclaim-stuck", "--older-than", "0s", "--yes"]).ok();
-    let words = "no lease ended longer than 0s ago; 2 more under live leases (--live takes them)\n";
+    let words = "no lease ended longer than 0ms ago; 2 more under live leases (--live takes them)\n";
     assert_eq!((left.as_str(), count(&postgres.url, "leased")), (words, 2));
     let dry = run_at(&postgres.url, &["unclaim-stuck", "--live", "--dry-run"]).ok();
     assert_eq!(dry, "would take back 2 messages, 2 of them under live leases\n");

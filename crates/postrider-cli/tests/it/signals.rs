@@ -17,7 +17,7 @@ struct Running {
 impl Running {
     /// Started, and past its first line.
     fn start(outbox: &Outbox, args: &[&str]) -> Self {
-        let mut command = command(&[&["run"], args].concat());
+        let mut command = command(&[&["run", "--stdout"], args].concat());
         command.env("DATABASE_URL", &outbox.url).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());

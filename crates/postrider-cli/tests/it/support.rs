@@ -97,9 +97,12 @@ pub(crate) fn finish(mut command: Command, input: &[u8]) -> Ran {
     }
 }
 
-/// Runs against a URL.
+/// Runs against a URL. A relay that is not told where to deliver writes to stdout, whatever the store.
 pub(crate) fn run_at(url: &str, args: &[&str]) -> Ran {
-    let mut command = command(args);
+    let delivers = ["run", "drain"].iter().any(|verb| args.first() == Some(verb));
+    let is_told = ["--config", "--cloud-url", "--stdout"].iter().any(|option| args.contains(option));
+    let stdout: &[&str] = if delivers && !is_told { &["--stdout"] } else { &[] };
+    let mut command = command(&[args, stdout].concat());
     command.env("DATABASE_URL", url);
     finish(command, b"")
 }

@@ -42,7 +42,7 @@ async fn sql_by_hand_is_audited_with_its_login() {
         ("redrive(all_dead => true)".to_owned(), "redrive"),
         (format!("replay(array['{delivered}'::uuid])"), "replay"),
         ("retry_now()".to_owned(), "retry_now"),
-        ("unclaim_stuck(0)".to_owned(), "unclaim_stuck"),
+        ("unclaim_stuck(0, live => true)".to_owned(), "unclaim_stuck"),
         ("cancel(at_most => 1)".to_owned(), "cancel"),
     ] {
         assert_eq!(try_sql(&operator, &format!("select outbox.{call}")).await, "00000", "{call}");

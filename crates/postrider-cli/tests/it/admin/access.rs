@@ -74,7 +74,7 @@ fn endpoints(id: &str) -> Vec<Endpoint> {
             wrong: Some(("/api/v1/sync/trigger?now=1", None, "unknown field `now`")),
         },
         get("/api/v1/sync/dlq", AdminLook, "/api/v1/sync/dlq?limit=0", "from 1 to 1000"),
-        post("/api/v1/sync/redrive", json!({"ids": [NOBODY]}), json!({}), "one of the two"),
+        post("/api/v1/sync/redrive", json!({"ids": [NOBODY]}), json!({}), "allDlq"),
         post("/api/v1/sync/redrive", json!({"allDlq": true}), json!({"ids": ["x"]}), "ids"),
         post("/api/v1/sync/unclaim-stuck", json!({"olderThanSeconds": 300}), json!({}), "olderThanSeconds"),
         post("/api/v1/retry-now", json!({"filter": {"sink": "default"}}), json!({"filter": {"sinks": "x"}}), "sinks"),
