@@ -144,7 +144,10 @@ mod tests {
         let both = with_command(bad("functions").fix("update the hash")).fix;
         assert_eq!(both.as_deref(), Some("update the hash; postrider migrate up"));
         let future = with_command(bad("future_times").fix("keep the clock steady")).fix.unwrap();
-        assert!(future.contains("unclaim-stuck --live --older-than 0s") && future.contains("retry-now --all"), "{future}");
+        assert!(
+            future.contains("unclaim-stuck --live --older-than 0s") && future.contains("retry-now --all"),
+            "{future}"
+        );
         assert_eq!(with_command(Finding::ok("relays", "2 relays alive")).fix, None);
     }
 }
