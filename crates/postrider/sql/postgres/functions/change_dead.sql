@@ -99,8 +99,8 @@ begin
         insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane,
                               attempt_no, lane_tail)
         -- Asked once for each lane, and without a join: here that would compare every letter with every lane.
-        select f.message_id, (select m.occurred_at from message m where m.id = f.message_id limit 1), v_now, f.priority,
-               f.size_bytes, f.sequence_id, f.tenant_id, f.sink, f.lane, f.attempt_no,
+        select f.message_id, f.occurred_at, v_now, f.priority, f.size_bytes, f.sequence_id, f.tenant_id, f.sink, f.lane,
+               f.attempt_no,
                max(case when f.nth = 1 and f.lane is not null then lane_reach(f.sink, f.lane) end)
                    over (partition by f.sink, f.lane)
         from (select c.*, row_number() over (partition by c.sink, c.lane) as nth from chosen c

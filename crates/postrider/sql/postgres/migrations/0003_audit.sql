@@ -30,9 +30,10 @@ create trigger audit_is_not_truncated before truncate on :"schema".audit
 -- A dead letter says itself what it is about: to count, group or choose a hundred thousand of them without this reads
 -- as many messages, each in its partition.
 alter table :"schema".dead_letter
-    add column namespace text collate "C" not null default '',
-    add column topic     text collate "C" not null default '';
-update :"schema".dead_letter l set namespace = m.namespace, topic = m.topic
+    add column namespace   text collate "C" not null default '',
+    add column topic       text collate "C" not null default '',
+    add column occurred_at timestamptz not null default '-infinity';
+update :"schema".dead_letter l set namespace = m.namespace, topic = m.topic, occurred_at = m.occurred_at
 from :"schema".message m where m.id = l.message_id;
 
 -- A trigger, so that what buries a delivery (and is on the path of every outcome) need not read the message.
@@ -41,13 +42,15 @@ create function :"schema".label_dead_letter() returns trigger
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 begin
-    select m.namespace, m.topic into new.namespace, new.topic from message m where m.id = new.message_id;
+    select m.namespace, m.topic, m.occurred_at into new.namespace, new.topic, new.occurred_at
+    from message m where m.id = new.message_id;
     new.namespace := coalesce(new.namespace, '');
     new.topic := coalesce(new.topic, '');
+    new.occurred_at := coalesce(new.occurred_at, new.died_at);
     return new;
 end
 $$;
-comment on function :"schema".label_dead_letter() is 'Trigger: a dead letter gets the namespace and topic of its message.';
+comment on function :"schema".label_dead_letter() is 'Trigger: a dead letter gets the namespace, topic and time of its message.';
 create trigger dead_letter_is_labelled before insert on :"schema".dead_letter
     for each row execute function :"schema".label_dead_letter();
 
