@@ -24,6 +24,8 @@ async function framed(context, without) {
   }, `${PAGE}/`);
   const frame = await loaded;
   const shown = await frame.evaluate(() => document.title).catch(() => '');
+  // The frame may still be asking for something when the page goes.
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
   await page.close();
   return { shown: shown.includes('Postrider'), logged: logged.join('\n') };
 }
