@@ -123,7 +123,7 @@ begin
     sent as (
         insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane,
                               attempt_no, attempt_count, lane_tail)
-        -- What comes in front of a lane waits until no lease lives up to there, as in redrive_letters.
+        -- What comes in front of a lane waits until no lease lives up to there, as in change_letters.
         select m.id, m.occurred_at, m.due_at, m.priority,
                m.content_bytes + coalesce(octet_length(m.headers::text), 0), m.sequence_id, m.tenant_id, m.sink,
                m.lane, m.attempts, m.attempts,
