@@ -4,8 +4,12 @@
 //! opens no connection and starts no transaction.
 
 pub(crate) mod columns;
+#[cfg(feature = "diesel-async")]
+pub(crate) mod diesel_async;
 #[cfg(feature = "sqlite")]
 pub(crate) mod rusqlite;
+#[cfg(feature = "sea-orm")]
+pub(crate) mod sea_orm;
 #[cfg(feature = "sqlx")]
 pub(crate) mod sqlx;
 #[cfg(feature = "sqlx-sqlite")]
@@ -62,8 +66,9 @@ impl Outbox {
     /// Writes one message in the caller's transaction.
     ///
     /// `tx` is what the driver calls a transaction: `&tokio_postgres::Transaction` (deadpool's derefs to it),
-    /// `&mut sqlx::Transaction<Postgres>` or `&mut sqlx::PgConnection` with a transaction open, the same of `Sqlite`. For
-    /// rusqlite there is a plain function, `postrider::sqlite::enqueue`.
+    /// `&mut sqlx::Transaction<Postgres>` or `&mut sqlx::PgConnection` with a transaction open, the same of `Sqlite`,
+    /// `&sea_orm::DatabaseTransaction` on PostgreSQL, or the `&mut diesel_async::AsyncPgConnection` that its `transaction`
+    /// hands out. For rusqlite there is a plain function, `postrider::sqlite::enqueue`.
     pub async fn enqueue<E: Enqueue>(&self, tx: E, message: &Message) -> Result<Enqueued, Error> {
         message.check()?;
         only(tx.write(&Batch::new(&self.schema, std::slice::from_ref(message))).await?)

@@ -4,8 +4,12 @@
 //! hands events to the caller's driver (one file for each under `inbox/`). It opens no connection and starts no
 //! transaction.
 
+#[cfg(feature = "diesel-async")]
+mod diesel_async;
 #[cfg(feature = "sqlite")]
 pub(crate) mod rusqlite;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
 #[cfg(feature = "sqlite")]
 mod span;
 #[cfg(feature = "sqlx")]

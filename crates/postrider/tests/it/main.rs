@@ -12,6 +12,7 @@ mod complete;
 mod connections;
 mod contract;
 mod costs;
+mod drivers;
 mod enqueue;
 mod house;
 mod inbox;
