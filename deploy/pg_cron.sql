@@ -16,8 +16,11 @@ select cron.schedule('outbox inbox', '50 3 * * *', 'select outbox.prune_inbox_at
 select cron.schedule('outbox cron record', '20 4 * * *',
                      $$delete from cron.job_run_details where end_time < now() - interval '7 days'$$);
 
--- To let pg_cron start deliveries, too, give it the relay's address with the extension pg_net:
---   select cron.schedule('outbox deliver', '* * * * *',
---                        $$select net.http_post('http://relay.internal:7433/api/v1/sync/trigger',
---                                               headers => '{"authorization": "Bearer …"}')$$);
--- or a timer of the system: deploy/systemd/postrider-drain.timer.
+-- To let pg_cron start deliveries, too. Where the program is on the server's machine, PostgreSQL can start it, for a member of
+-- pg_execute_server_program; a run that takes longer than a minute is not started twice:
+--select cron.schedule('outbox drain', '* * * * *',
+--    $$copy (select) to program '/usr/local/bin/postrider drain --config /etc/postrider/postrider.toml'$$);
+-- Elsewhere, ask a relay, with the extension pg_net:
+--select cron.schedule('outbox trigger', '* * * * *',
+--    $$select net.http_post('http://relay.internal:7433/api/v1/sync/trigger', headers => '{"authorization": "Bearer …"}')$$);
+-- or use a timer of the system: deploy/systemd/postrider-drain.timer.

@@ -34,13 +34,23 @@ impl Kafka {
 
     /// Starts a private broker with further arguments: `--authentication`.
     pub async fn start_with(arguments: &[&'static str]) -> Self {
+        Self::launch(None, arguments).await
+    }
+
+    /// Starts a private broker that sends its clients to this port, where a proxy has to be.
+    pub async fn start_behind(proxy: u16) -> Self {
+        Self::launch(Some(proxy), &[]).await
+    }
+
+    async fn launch(proxy: Option<u16>, arguments: &[&'static str]) -> Self {
         let arguments = arguments.to_vec();
         let command = move |port, directory: &Path| {
             let address = format!("tcp://127.0.0.1:{port}");
+            let advertised = format!("tcp://127.0.0.1:{}", proxy.unwrap_or(port));
             let storage = format!("sqlite://{}", directory.join("kafka.db").display());
             let program: OsString = find("nisshi", Some(cache::location()?.join("nisshi-0.8.1/bin")))?.into();
             let usual =
-                ["--listener-url", &address, "--advertised-listener-url", &address, "--storage-engine", &storage];
+                ["--listener-url", &address, "--advertised-listener-url", &advertised, "--storage-engine", &storage];
             Ok([program].into_iter().chain(usual.iter().chain(&arguments).map(OsString::from)).collect())
         };
         let server = Server::start("Kafka (nisshi)", "ready in ", command).await;

@@ -2,13 +2,15 @@
 //! line by the binary itself. Then what it is for: a service manager is told, and an update one by one delivers nothing twice.
 
 use std::collections::HashMap;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use postrider_testkit::python;
+use postrider_testkit::{Cluster, python};
 use serde_json::{Value, json};
 
 use crate::support::{command, run, sql};
@@ -201,6 +203,49 @@ async fn every_scheduled_statement_works() {
     for job in jobs {
         sql(&database, &format!("select {job}")).await;
     }
+}
+
+/// Proves H6: the recipe as it stands, with a real `pg_cron` (whose shortest interval is a minute): what a dead worker held comes
+/// back, and a drain is started that delivers what is due.
+#[tokio::test]
+async fn heavy_slow_pg_cron_repairs_and_drains() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database().await;
+    let available = "select count(*) from pg_available_extensions where name = 'pg_cron'";
+    assert_eq!(sql(&database, available).await, "1", "pg_cron is missing: install it with ./scripts/setup");
+    let settings = [("shared_preload_libraries", "pg_cron"), ("cron.database_name", database.name())];
+    cluster.reconfigure(&settings).await;
+    cluster.restart().await;
+
+    // The server starts the program, as its own user.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    let [program, config, file] = ["postrider", "postrider.toml", "messages"].map(|name| directory.path().join(name));
+    std::fs::copy(env!("CARGO_BIN_EXE_postrider"), &program).unwrap();
+    let configured =
+        format!("[databases.default]\nurl = {:?}\n[sinks.default.file]\npath = {file:?}\n", database.url());
+    std::fs::write(&config, configured).unwrap();
+    let recipe = read("pg_cron.sql");
+    let (housekeeping, optional) = recipe.split_once("\n--select").unwrap();
+    let drain = optional.split_once(";\n").unwrap().0.replace("\n--", "\n");
+    let drain = drain.replace("/usr/local/bin/postrider", program.to_str().unwrap());
+    let drain = drain.replace("/etc/postrider/postrider.toml", config.to_str().unwrap());
+    let hold = "insert into outbox.route (namespace, topic, sink) values ('*', 'held', 'other'); \
+                select from outbox.enqueue('held', '1'); select from outbox.claim('dead', 1, 0.001, sink => 'other'); \
+                select from outbox.enqueue_many(array_fill('t'::text, array[100]), array_fill('1'::jsonb, array[100]))";
+    sql(&database, hold).await;
+    sql(&database, &format!("{housekeeping};\nselect{drain};")).await;
+
+    let done = "select string_agg(distinct sink || ' ' || state, ', ') from outbox.attempts";
+    let both = async {
+        while sql(&database, done).await != "default DISPATCHED, other ZOMBIE_REQUEUE" {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(2 * PATIENCE, both).await.is_ok();
+    assert!(in_time, "{}", sql(&database, "select jobid, status, return_message from cron.job_run_details").await);
+    assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 100);
+    assert_eq!(sql(&database, "select count(*) from cron.job where active").await, "6");
 }
 
 /// Proves E10: the five walks of an edge forwarder, with three relay processes.

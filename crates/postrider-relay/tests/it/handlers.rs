@@ -75,6 +75,38 @@ async fn a_blocking_handler_does_not_stop_the_others() {
     assert_eq!((counts.delivered, counts.dead), (50, 1));
 }
 
+/// Proves M7: after each attempt that failed a message is due after between half and the whole of `base × 2^(attempts - 1)`, or
+/// of `max` if that is less; so at `max` too the times are spread. Both times are the database's.
+#[tokio::test]
+async fn what_fails_is_due_after_a_ladder_of_times() {
+    const LADDER_MS: [f64; 5] = [50.0, 100.0, 200.0, 200.0, 200.0];
+    let site = site().await;
+    let observe = "create table due (message_id uuid, attempt_no int, due_at timestamptz); \
+        create function note() returns trigger language plpgsql as $$ begin insert into public.due values \
+        (new.message_id, new.attempt_no, new.due_at); return null; end $$; \
+        create trigger note after update on outbox.delivery for each row when (old.lease_token is not null and \
+        new.lease_token is null) execute function note()";
+    site.client.batch_execute(observe).await.expect("observe");
+    site.enqueue(&messages(40)).await;
+    let mut options = SinkOptions::default().retry(retry(50, 200, 6));
+    options.breaker.failures = 0;
+    let (sink, _arrivals) = arrivals_unless(|_| Some(SinkFailure::retryable("NO", "never")));
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick()));
+    site.until("select count(*) = 40 from outbox.dead_letters").await;
+    relay.stop().await;
+    let sql = "select (1000 * extract(epoch from d.due_at - a.completed_at))::float8 from due d \
+               join outbox.attempt a using (message_id, attempt_no) where attempt_no = $1";
+    for (attempt_no, delay) in (1..).zip(LADDER_MS) {
+        let rows = site.client.query(sql, &[&attempt_no]).await.expect("query");
+        let delays: Vec<f64> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(delays.len(), 40, "after attempt {attempt_no}");
+        let half = delay / 2.0;
+        assert!(delays.iter().all(|due| (half - 0.01..=delay + 0.01).contains(due)), "{attempt_no}: {delays:?}");
+        let longer = delays.iter().filter(|due| **due > 0.75 * delay).count();
+        assert!((1..40).contains(&longer), "after attempt {attempt_no} all are due alike: {delays:?}");
+    }
+}
+
 struct Panicky;
 
 #[async_trait::async_trait]

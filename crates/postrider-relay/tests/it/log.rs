@@ -22,7 +22,7 @@ impl Log {
         self.0.lock().expect("no panic").clone()
     }
 
-    fn count(&self, words: &str) -> usize {
+    pub(crate) fn count(&self, words: &str) -> usize {
         self.with(words).len()
     }
 
@@ -31,11 +31,11 @@ impl Log {
         self.with(words).iter().filter(|line| !line.starts_with("DEBUG")).count()
     }
 
-    fn with(&self, words: &str) -> Vec<String> {
+    pub(crate) fn with(&self, words: &str) -> Vec<String> {
         self.lines().into_iter().filter(|line| line.contains(words)).collect()
     }
 
-    async fn until(&self, words: &str) {
+    pub(crate) async fn until(&self, words: &str) {
         patiently(words, async {
             while self.count(words) == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

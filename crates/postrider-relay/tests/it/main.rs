@@ -8,6 +8,7 @@ mod flow;
 mod handle;
 mod handlers;
 mod idle_latency;
+mod keeper;
 mod kill;
 mod lanes;
 mod limits;

@@ -1,6 +1,6 @@
-//! What a claim reads. The statements inside the functions must use the intended indexes whatever the planner knows
-//! (empty table, loaded and never analyzed, a million rows), and the pages touched by a claim of 100 must not grow with
-//! history, with what is not due, with other tenants, with one blocked lane, or with the number of lanes.
+//! What a claim reads, and what its holder's calls read. The statements inside the functions must use the intended indexes
+//! whatever the planner knows (empty table, loaded and never analyzed, a million rows), and the pages touched by a claim of
+//! 100 must not grow with history, with what is not due, with other tenants, with one blocked lane, or with the number of lanes.
 //!
 //! Scans are read from the transaction's own statistics, pages from EXPLAIN (ANALYZE, BUFFERS): both exact.
 
@@ -17,6 +17,15 @@ const MILLION: i32 = 1_000_000;
 /// Claims measured on each side; the median counts.
 const CLAIMS: usize = 5;
 
+/// What a holder calls, with the `TOKEN` and the `IDS` of a claim of 100.
+const HOLDERS_CALLS: &[&str] = &[
+    "renew(TOKEN, IDS, 60)",
+    "release(TOKEN, IDS)",
+    "mark_delivered(TOKEN, IDS)",
+    "complete_many(IDS, array_fill(TOKEN, array[cardinality(IDS)]), array(select (array['DISPATCHED', 'RETRYABLE', 'FAILED'])\
+     [1 + n % 3] from generate_series(1, cardinality(IDS)) n))",
+];
+
 async fn quiet() -> (Database, Client) {
     let database = quiet_cluster().await.database().await;
     let client = database.connect().await;
@@ -27,6 +36,13 @@ async fn quiet() -> (Database, Client) {
 async fn scans(client: &Client, arguments: &str) -> BTreeMap<String, i64> {
     run(client, "begin").await;
     client.query(&format!("select from outbox.claim('w', 100, 60{arguments})"), &[]).await.unwrap();
+    let scans = scans_until_now(client).await;
+    run(client, "rollback").await;
+    scans
+}
+
+/// Those of the transaction.
+async fn scans_until_now(client: &Client) -> BTreeMap<String, i64> {
     let rows = client
         .query(
             "select case c.relkind when 'r' then 'seq ' else '' end \
@@ -37,7 +53,6 @@ async fn scans(client: &Client, arguments: &str) -> BTreeMap<String, i64> {
         )
         .await
         .unwrap();
-    run(client, "rollback").await;
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
@@ -54,33 +69,62 @@ async fn assert_intended_indexes(client: &Client, when: &str) {
             assert!(!scans.contains_key(&format!("seq {table}")), "{when}: {table} is read from end to end: {scans:?}");
         }
     }
+    for call in HOLDERS_CALLS {
+        holder_pages(client, call, when).await;
+    }
+}
+
+/// Pages that a holder's call touches (it is rolled back). The call finds its rows by their ids and reads no table from end to end.
+async fn holder_pages(client: &Client, call: &str, when: &str) -> i64 {
+    run(client, "begin").await;
+    let claim = "select coalesce(min(lease_token::text), gen_random_uuid()::text), \
+                 coalesce(array_agg(message_id), array[gen_random_uuid()])::text from outbox.claim('w', 100, 60)";
+    let held = client.query_one(claim, &[]).await.unwrap();
+    let value = |column, kind| format!("'{}'::{kind}", held.get::<_, &str>(column));
+    let sql = call.replace("TOKEN", &value(0, "uuid")).replace("IDS", &value(1, "uuid[]"));
+    let before = scans_until_now(client).await;
+    let (_, touched) = explain(client, &sql).await;
+    let after = scans_until_now(client).await;
+    run(client, "rollback").await;
+    let read = |of: &str| after.get(of) > before.get(of);
+    assert!(read("delivery_pk"), "{when}: {call}: {after:?}");
+    for table in ["delivery", "message", "attempt", "dead_letter"] {
+        assert!(!read(&format!("seq {table}")), "{when}: {call} reads {table} from end to end: {after:?}");
+    }
+    touched
 }
 
 /// Delivers all that is held.
 const DELIVER: &str = "select outbox.mark_delivered(lease_token, array_agg(message_id)) from outbox.delivery \
      where lease_token is not null group by lease_token";
 
-/// Pages that this claim of 100 touches.
-async fn claim_pages(client: &Client, arguments: &str) -> i64 {
-    let sql = format!("explain (analyze, buffers, format json) select * from outbox.claim('w', 100, 60{arguments})");
+/// Rows that this function returns, and pages that it touches.
+async fn explain(client: &Client, call: &str) -> (f64, i64) {
+    let sql = format!("explain (analyze, buffers, format json) select * from outbox.{call}");
     let plan: serde_json::Value = client.query_one(&sql, &[]).await.unwrap().get(0);
     let top = &plan[0]["Plan"];
-    assert_eq!(top["Actual Rows"].as_f64(), Some(100.0), "a full batch");
-    top["Shared Hit Blocks"].as_i64().unwrap() + top["Shared Read Blocks"].as_i64().unwrap()
+    let pages = top["Shared Hit Blocks"].as_i64().unwrap() + top["Shared Read Blocks"].as_i64().unwrap();
+    (top["Actual Rows"].as_f64().unwrap(), pages)
 }
 
-/// Pages that a claim of 100 touches: the median of several, each of which is delivered before the next.
-async fn pages(client: &Client, arguments: &str) -> i64 {
+/// Pages that this claim of 100 touches.
+async fn claim_pages(client: &Client, arguments: &str) -> i64 {
+    let (rows, pages) = explain(client, &format!("claim('w', 100, 60{arguments})")).await;
+    assert!((rows - 100.0).abs() < 0.5, "a full batch, not {rows}");
+    pages
+}
+
+/// The median of several measurements.
+async fn median(client: &Client, measure: impl AsyncFn() -> i64) -> i64 {
     let vacuum = "vacuum (freeze, index_cleanup on) outbox.delivery";
     run(client, vacuum).await;
     let mut counts = Vec::new();
     for n in 0..=CLAIMS {
-        let touched = claim_pages(client, arguments).await;
+        let touched = measure().await;
         // The first call plans every statement in the functions and reads the catalogs for it.
         if n > 0 {
             counts.push(touched);
         }
-        client.query(DELIVER, &[]).await.unwrap();
         // Not measured here: dead index entries of what was just delivered, and whether vacuum has been around.
         run(client, vacuum).await;
     }
@@ -88,8 +132,18 @@ async fn pages(client: &Client, arguments: &str) -> i64 {
     counts[CLAIMS / 2]
 }
 
+/// Pages that a claim of 100 touches; each is delivered before the next.
+async fn pages(client: &Client, arguments: &str) -> i64 {
+    median(client, async || {
+        let touched = claim_pages(client, arguments).await;
+        client.query(DELIVER, &[]).await.unwrap();
+        touched
+    })
+    .await
+}
+
 fn assert_within_a_tenth(what: &str, before: i64, after: i64) {
-    println!("{what}: a claim of 100 touched {before} pages before, {after} after");
+    println!("{what}: a call for 100 touched {before} pages before, {after} after");
     assert!((after - before).abs() * 10 < before, "{what}: {before} pages before, {after} after");
 }
 
@@ -133,6 +187,22 @@ async fn assert_intended_indexes_on_empty(client: &Client) {
     let scans = scans(client, "").await;
     assert!(scans.contains_key("delivery_due"), "{scans:?}");
     assert!(!scans.contains_key("seq delivery"), "{scans:?}");
+    for call in HOLDERS_CALLS {
+        holder_pages(client, call, "empty").await;
+    }
+}
+
+/// A history of so many delivered messages.
+async fn deliver(client: &Client, rows: i32) {
+    load(client, rows, "null", "null", "null::int8", "now()", "-50").await;
+    run(
+        client,
+        "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+             select message_id, now(), now(), 1, 'DISPATCHED', sink, 'w' from outbox.delivery where priority = -50; \
+             delete from outbox.delivery where priority = -50",
+    )
+    .await;
+    run(client, "vacuum outbox.delivery").await;
 }
 
 /// Proves H3, P3: a million delivered messages in history cost a claim nothing.
@@ -141,16 +211,27 @@ async fn heavy_slow_history_costs_nothing() {
     let (_database, client) = quiet().await;
     load(&client, BASE, "null", "null", "null::int8", "now()", "0").await;
     let before = pages(&client, "").await;
-    load(&client, MILLION, "null", "null", "null::int8", "now()", "-50").await;
-    run(
-        &client,
-        "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
-             select message_id, now(), now(), 1, 'DISPATCHED', sink, 'w' from outbox.delivery where priority = -50; \
-             delete from outbox.delivery where priority = -50",
-    )
-    .await;
-    run(&client, "vacuum outbox.delivery").await;
+    deliver(&client, MILLION).await;
     assert_within_a_tenth("a million delivered", before, pages(&client, "").await);
+}
+
+/// Proves H3: a million delivered messages and a million that wait cost the calls of a holder nothing.
+#[tokio::test]
+async fn heavy_slow_a_holders_calls_cost_no_more_with_a_million() {
+    let (_database, client) = quiet().await;
+    let mut before = Vec::new();
+    for (rows, when) in [(BASE, "little"), (MILLION, "a million")] {
+        load(&client, rows, "null", "null", "null::int8", "now()", "0").await;
+        deliver(&client, rows).await;
+        let mut counts = Vec::new();
+        for call in HOLDERS_CALLS {
+            counts.push(median(&client, async || holder_pages(&client, call, when).await).await);
+        }
+        for ((call, before), after) in HOLDERS_CALLS.iter().zip(&before).zip(&counts) {
+            assert_within_a_tenth(call, *before, *after);
+        }
+        before = counts;
+    }
 }
 
 /// Proves H3: a million deliveries not yet due, most at higher priorities than what is due, are not walked over.

@@ -51,43 +51,33 @@ async fn the_proof_checks_pass() {
     assert_eq!(left, 0, "they are rolled back");
 }
 
-/// A check that cannot fail proves nothing: each is run where its rule does not hold.
+/// Proves P17: each of the eight fails where its rule does not hold; what is broken is rolled back with the rest.
 #[tokio::test]
 async fn the_proof_checks_fail_when_a_rule_is_broken() {
     let database = payments().await;
-    let admin = database.connect().await;
-    for (broken, mended, says) in [
-        (
-            "grant insert on outbox.message to payments_ingest",
-            "revoke insert on outbox.message from payments_ingest",
-            "1: ",
-        ),
-        (
-            "grant delete on outbox.attempt to payments_relay",
-            "revoke delete on outbox.attempt from payments_relay",
-            "2: ",
-        ),
-        (
-            "alter table outbox.attempt disable trigger attempt_is_append_only",
-            "alter table outbox.attempt enable trigger attempt_is_append_only",
-            "2: ",
-        ),
-        (
-            "grant truncate on outbox.delivery to payments_relay",
-            "revoke truncate on outbox.delivery from payments_relay",
-            "3: ",
-        ),
-        (
-            "grant select on outbox.lane_sequence to outbox_auditor",
-            "revoke select on outbox.lane_sequence from outbox_auditor",
-            "4: ",
-        ),
+    let change = |when: &str, change: &str| {
+        format!(
+            "create function pg_temp.change() returns trigger language plpgsql as $$ begin new.{change}; return new; end $$; \
+             create trigger change before update on outbox.delivery for each row when ({when}) \
+             execute function pg_temp.change()"
+        )
+    };
+    let ends = "old.lease_token is not null and new.lease_token is null and new.attempt_no";
+    for (number, broken) in [
+        (1, "grant insert on outbox.message to payments_ingest".to_owned()),
+        (2, "grant delete on outbox.attempt to payments_relay".to_owned()),
+        (2, "alter table outbox.attempt disable trigger attempt_is_append_only".to_owned()),
+        (3, "grant truncate on outbox.delivery to payments_relay".to_owned()),
+        (4, "grant select on outbox.lane_sequence to outbox_auditor".to_owned()),
+        (5, "alter table outbox.attempt drop constraint attempt_pk".to_owned()),
+        (6, change("new.lease_token is not null and new.attempt_no = 2", "lease_expires_at := clock_timestamp()")),
+        (7, change(&format!("{ends} = 2"), "attempt_count := 0")),
+        (8, change(&format!("{ends} = 3"), "attempt_count := 0")),
     ] {
-        admin.batch_execute(broken).await.unwrap();
-        let proof = psql(&database, include_str!("../../proof.sql")).await;
+        let proof = include_str!("../../proof.sql").replacen("begin;\n", &format!("begin;\n{broken};\n"), 1);
+        let proof = psql(&database, &proof).await;
         assert!(!proof.status.success(), "{broken}");
-        assert!(proof.stderr.contains(&format!("ERROR:  {says}")), "{broken}: {}", proof.stderr);
-        admin.batch_execute(mended).await.unwrap();
+        assert!(proof.stderr.contains(&format!("ERROR:  {number}: ")), "{broken}: {}", proof.stderr);
     }
 }
 

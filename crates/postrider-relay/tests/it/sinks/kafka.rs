@@ -2,6 +2,7 @@
 //! mock cluster does, in `faults`. Read by confluent-kafka.
 
 mod faults;
+mod grouping;
 mod look;
 mod support;
 mod throughput;
