@@ -40,7 +40,8 @@ build() {
     PATH=$programs:$PATH
 }
 
-# Makes the directory `place`, which goes when the script ends, and starts a server in it: a socket, no port. Sets DATABASE_URL.
+# Makes the directory `place`, which goes when the script ends, and starts a server in it. Sets DATABASE_URL.
+# The server has a socket and no port, unless server_listens and server_port are set.
 start_postgres() {
     # A short path: a socket's may not be longer than about 100 bytes.
     place=$(mktemp -d /tmp/postrider.XXXXXX)
@@ -66,8 +67,8 @@ start_postgres() {
     fi
     in_place "$server/initdb" -D "$place/data" -U postgres -A trust -E UTF8 --locale=C --no-sync
     in_place "$server/pg_ctl" -D "$place/data" -w -l "$place/server.log" \
-        -o "-c listen_addresses='' -c unix_socket_directories='$place' -c port=5432 -c fsync=off" start
-    export DATABASE_URL="postgres:///postgres?host=$place&user=postgres"
+        -o "-c listen_addresses='${server_listens:-}' -c unix_socket_directories='$place' -c port=${server_port:-5432} -c fsync=off" start
+    export DATABASE_URL="postgres:///postgres?host=$place&port=${server_port:-5432}&user=postgres"
 }
 
 # The database's address for another login.

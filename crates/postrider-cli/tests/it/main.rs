@@ -21,6 +21,7 @@ mod errors;
 mod help;
 mod import;
 mod inspect;
+mod languages;
 mod migrate;
 mod ndjson;
 mod operate;
