@@ -18,6 +18,7 @@ mod edge;
 mod enqueue;
 mod environment;
 mod errors;
+mod first_message;
 mod help;
 mod import;
 mod inspect;
