@@ -108,7 +108,9 @@ declare -A pid_of=()
 start() {
     local name=$1
     shift
-    "$@" >"$place/$name.log" 2>&1 &
+    # Now, not when the process gets to it: `address_of` reads it.
+    : >"$place/$name.log"
+    "$@" >>"$place/$name.log" 2>&1 &
     pid_of[$name]=$!
 }
 
