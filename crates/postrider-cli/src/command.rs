@@ -2,6 +2,7 @@
 //! file only hands over. Most work on one outbox: they are [`OnOutbox`], and are given it opened.
 
 mod audit;
+mod bench;
 mod check;
 mod completions;
 mod config;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Prune(prune::Args),
     Audit(audit::Args),
     Doctor(doctor::Args),
+    Bench(Box<bench::Args>),
     Migrate(migrate::Args),
     Import(import::Args),
     Completions(completions::Args),
@@ -102,6 +104,7 @@ pub(crate) enum Prepared {
     Receive(receive::Prepared),
     Top(top::Prepared),
     Doctor(doctor::Prepared),
+    Bench(bench::Prepared),
     Migrate(migrate::Prepared),
     Import(Box<import::Prepared>),
     Completions(completions::Prepared),
@@ -122,6 +125,7 @@ impl Command {
             Self::Receive(args) => return args.prepare(global).map(Prepared::Receive),
             Self::Top(args) => return args.prepare(global).map(Prepared::Top),
             Self::Doctor(args) => return args.prepare(global).map(Prepared::Doctor),
+            Self::Bench(args) => return args.prepare(global).map(Prepared::Bench),
             Self::Migrate(args) => return args.prepare(global).map(Prepared::Migrate),
             Self::Import(args) => return args.prepare(global).map(|import| Prepared::Import(Box::new(import))),
             Self::Completions(args) => return args.prepare().map(Prepared::Completions),
@@ -159,6 +163,7 @@ impl Prepared {
                 | Self::Check(_)
                 | Self::Receive(_)
                 | Self::Top(_)
+                | Self::Bench(_)
         )
     }
 
@@ -174,6 +179,7 @@ impl Prepared {
             Self::Receive(command) => command.run().await,
             Self::Top(command) => command.run(output.json).await,
             Self::Doctor(command) => command.run(output).await,
+            Self::Bench(command) => command.run(output).await,
             Self::Migrate(command) => command.run(output).await,
             Self::Import(command) => command.run(output).await,
             Self::Completions(command) => command.run(output),

@@ -136,6 +136,23 @@ impl Global {
         Ok(one.map(|database| database.schema).unwrap_or_default())
     }
 
+    /// The URL of the one database that was named, and its file if it is SQLite's; `None` if none was named.
+    pub(crate) fn named_url(&self) -> Result<Option<(String, Option<PathBuf>)>> {
+        let layers = self.layers(Flags::default())?;
+        let mut configured = layers.databases()?;
+        if configured.is_empty() && self.database.is_none() {
+            return Ok(None);
+        }
+        let Database { name, address } = self.one(&layers)?;
+        let file = match address {
+            Address::Sqlite { file, .. } => Some(file),
+            Address::Postgres { .. } => None,
+        };
+        let url = configured.remove(&name).map(|database| database.url.reveal("the URL")).transpose();
+        let url = url.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(url.map(|url| (url, file)))
+    }
+
     /// The PostgreSQL store, not connected yet, for commands that know no other. `None`: it is an SQLite file.
     pub(crate) fn postgres(&self) -> Result<Option<PostgresStore>> {
         let layers = self.layers(Flags::default())?;

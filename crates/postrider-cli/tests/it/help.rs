@@ -48,6 +48,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("audit", &["audit"]),
     ("import", &["import"]),
     ("doctor", &["doctor"]),
+    ("bench", &["bench"]),
     ("completions", &["completions"]),
     ("man", &["man"]),
 ];

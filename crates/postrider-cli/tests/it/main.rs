@@ -5,6 +5,7 @@
 mod support;
 
 mod admin;
+mod bench;
 mod browser;
 mod config;
 mod databases;
