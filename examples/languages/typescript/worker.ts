@@ -5,9 +5,10 @@ import { hostname } from "node:os";
 import pg from "pg";
 
 const WORKER = `${hostname()}-${process.pid}`;
+// lane_run: one message of a lane at a time. What is behind one that fails must not be sent before it.
 const CLAIM = `
   select message_id, lease_token, topic, payload, attempt_count
-  from outbox.claim(worker_id => $1, batch_size => 100, lease_seconds => 60)`;
+  from outbox.claim(worker_id => $1, batch_size => 100, lease_seconds => 60, lane_run => 1)`;
 const COMPLETE = `
   select count(*)::integer as done from outbox.complete_many(
     message_id => $1, lease_token => $2, state => $3, retry_after_seconds => $4, error_message => $5,

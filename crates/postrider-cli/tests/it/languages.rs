@@ -63,5 +63,5 @@ fn the_pages_show_the_programs_as_they_are() {
             }
         }
     }
-    assert_eq!(shown, 10);
+    assert_eq!(shown, 12);
 }
