@@ -142,7 +142,7 @@ async fn every_default_isolation_serves() {
         // A claim that has to look twice: it waits for a row that another one changes and commits meanwhile.
         let tx = other.transaction().await.unwrap();
         tx.batch_execute("lock table outbox.delivery in exclusive mode").await.unwrap();
-        tx.batch_execute("update outbox.delivery set priority = 1").await.unwrap();
+        tx.batch_execute("update outbox.delivery set max_attempts = 5").await.unwrap();
         let waiting = tokio::spawn({
             let store = store.clone();
             async move { store.claim(&Claim::new("w").batch_size(1000)).await }

@@ -5,7 +5,7 @@
 -- any more, however late the claim arrives.
 -- Caller: a worker whose claim was not answered. Transition: leased -> pending, due as before; the attempt number is given
 --   back and nothing is recorded.
--- Locks: the token's row (see refuse_abandoned_claim), so a claim under way that has something to lease is waited for; then
+-- Locks: the token's row (see claim), so a claim under way that has something to lease is waited for; then
 --   the deliveries. Index: none, as in repair_expired_leases: it
 --   reads the hot table once. Returns how many were taken back.
 create or replace function :"schema".abandon(lease_token uuid)
@@ -32,29 +32,3 @@ end
 $$;
 comment on function :"schema".abandon is
     'Takes back what a claim with this token leased, now or later; returns how many it found.';
-
--- Internal: called by claim with a token that the caller made, when it has locked something to lease under it. The row is
--- written to meet that of an abandon, whichever came first: the later one waits for the transaction of the other. It is gone
--- when the transaction ends. The table is unlogged: this adds nothing to the write-ahead log.
-create or replace function :"schema".refuse_abandoned_claim(lease_token uuid)
-    returns void language plpgsql
-    set search_path = pg_catalog, :"schema", pg_temp
-as $$
-#variable_conflict use_column
-declare
-    v_place tid;
-begin
-    insert into abandoned_claim (lease_token, abandoned_at)
-    values (refuse_abandoned_claim.lease_token, clock_timestamp())
-    on conflict do nothing
-    returning ctid into v_place;
-    if v_place is null then
-        raise exception 'LEASE_LOST'
-            using errcode = 'P7002',
-                  detail = format('the claim with token %s was abandoned', refuse_abandoned_claim.lease_token),
-                  hint = 'Claim again, with another token.';
-    end if;
-    delete from abandoned_claim c where c.ctid = v_place;
-end
-$$;
-comment on function :"schema".refuse_abandoned_claim is 'Internal: raises P7002 if the claim was abandoned.';

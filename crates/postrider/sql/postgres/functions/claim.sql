@@ -2,7 +2,7 @@
 -- Caller: a relay, or any worker in any language. One statement, one round trip, never waits.
 -- Transition: pending -> leased (attempt_no and attempt_count go up: a crash counts);
 --   lease ended -> ZOMBIE_REQUEUE recorded -> leased to the caller; out of attempts -> dead letter, not handed out.
--- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by claim_due and claim_lanes; and, shared, the sink's right to
+-- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by pick_due and claim_lanes; and, shared, the sink's right to
 --   put messages in front of lanes (see hold_lane_fronts): while somebody uses it, lanes wait for the next claim.
 -- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
 -- READ COMMITTED only (25001 otherwise): "is this lane free" is decided by what is committed now, not by a snapshot.
@@ -47,6 +47,7 @@ as $$
 #variable_conflict use_column
 declare
     v_now         constant timestamptz := clock_timestamp();
+    v_wrong       text;
     v_token       constant uuid := coalesce(claim.lease_token, gen_random_uuid());
     v_max_bytes   constant bigint := coalesce(claim.max_bytes, 9223372036854775807);
     v_leased_at   timestamptz;
@@ -62,29 +63,35 @@ declare
     v_places      tid[];
     v_tails       bigint[];
     v_unsettled   uuid[];
+    v_tried       boolean;
+    v_lost        integer[];
+    v_fence       tid;
 begin
-    if claim.worker_id is null or claim.worker_id = '' or octet_length(claim.worker_id) > 255 then
-        raise exception 'worker_id must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif claim.batch_size is null or claim.batch_size not between 1 and 10000 then
-        raise exception 'batch_size must be between 1 and 10000' using errcode = '22023';
-    elsif claim.lease_seconds is null or not (claim.lease_seconds > 0 and claim.lease_seconds <= 86400) then
-        raise exception 'lease_seconds must be more than 0 and at most 86400' using errcode = '22023';
-    elsif claim.sink is null or claim.sink = '' or octet_length(claim.sink) > 255 then
-        raise exception 'sink must be 1 to 255 bytes of text' using errcode = '22023';
-    elsif claim.max_attempts is null or claim.max_attempts not between 1 and 1000000 then
-        raise exception 'max_attempts must be between 1 and 1000000' using errcode = '22023';
-    elsif claim.lane_run is null or claim.lane_run not between 1 and 10000 then
-        raise exception 'lane_run must be between 1 and 10000' using errcode = '22023';
-    elsif claim.hop_limit is null or claim.hop_limit not between 1 and 1000000 then
-        raise exception 'hop_limit must be between 1 and 1000000' using errcode = '22023';
-    elsif claim.due_from is null then
-        raise exception 'due_from must not be null' using errcode = '22023';
-    elsif claim.max_bytes < 1 then
-        raise exception 'max_bytes must be at least 1' using errcode = '22023';
-    elsif claim.with_content is null then
-        raise exception 'with_content must not be null' using errcode = '22023';
+    v_wrong := case
+        when claim.worker_id is null or claim.worker_id = '' or octet_length(claim.worker_id) > 255
+            then 'worker_id must be 1 to 255 bytes of text'
+        when claim.batch_size is null or claim.batch_size not between 1 and 10000
+            then 'batch_size must be between 1 and 10000'
+        when claim.lease_seconds is null or not (claim.lease_seconds > 0 and claim.lease_seconds <= 86400)
+            then 'lease_seconds must be more than 0 and at most 86400'
+        when claim.sink is null or claim.sink = '' or octet_length(claim.sink) > 255
+            then 'sink must be 1 to 255 bytes of text'
+        when claim.max_attempts is null or claim.max_attempts not between 1 and 1000000
+            then 'max_attempts must be between 1 and 1000000'
+        when claim.lane_run is null or claim.lane_run not between 1 and 10000
+            then 'lane_run must be between 1 and 10000'
+        when claim.hop_limit is null or claim.hop_limit not between 1 and 1000000
+            then 'hop_limit must be between 1 and 1000000'
+        when claim.due_from is null then 'due_from must not be null'
+        when claim.max_bytes < 1 then 'max_bytes must be at least 1'
+        when claim.with_content is null then 'with_content must not be null'
+    end;
+    if v_wrong is not null then
+        raise exception '%', v_wrong using errcode = '22023';
     end if;
-    perform refuse_stale_snapshot();
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform refuse_stale_snapshot();
+    end if;
     if exists (select from sink s where s.name = claim.sink and s.paused) then
         return;
     end if;
@@ -92,7 +99,7 @@ begin
     -- What has no lane gets half of the batch if lanes wait too (an odd one goes to each in turn); lanes get the rest;
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more. Whose turn it is may take one that is too large for its share.
-    v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(schema_name() || '/' || claim.sink, 0))
+    v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(current_setting('search_path') || '/' || claim.sink, 0))
         || coalesce('_' || (hashtextextended(claim.tenant_id::text, 0) & 63), '');
     v_memory := coalesce(current_setting(v_cursor, true), '');
     v_turn := case when v_memory like '-%' then 0 else 1 end;
@@ -115,6 +122,8 @@ begin
         v_places := '{}';
         v_tails := '{}';
         v_unsettled := '{}';
+        v_tried := v_due.tried;
+        v_lost := '{}';
         if v_lanes_wait then
             v_lanes := claim_lanes(claim.sink, claim.tenant_id, claim.batch_size - cardinality(v_due.places),
                 v_max_bytes - v_due.bytes, v_turn = 0 or v_due.places = '{}', v_now, claim.max_attempts, claim.lane_run, v_start_lane,
@@ -132,17 +141,42 @@ begin
             v_places := v_lanes.places;
             v_tails := v_lanes.lane_tails;
             v_unsettled := v_lanes.unsettled_ids;
+            v_tried := v_due.tried or v_lanes.tried;
         end if;
         v_places := v_places || v_due.places;
         v_unsettled := v_unsettled || v_due.unsettled_ids;
-        if claim.lease_token is not null and v_places <> '{}' then
-            perform refuse_abandoned_claim(claim.lease_token);
+        exit when v_places = '{}';
+        -- Written to meet the row of an abandon, whichever came first: the later one waits for the transaction of the other.
+        -- The table is unlogged: this adds nothing to the write-ahead log.
+        if claim.lease_token is not null then
+            insert into abandoned_claim (lease_token, abandoned_at) values (claim.lease_token, clock_timestamp())
+            on conflict do nothing
+            returning ctid into v_fence;
+            if v_fence is null then
+                raise exception 'LEASE_LOST'
+                    using errcode = 'P7002',
+                          detail = format('the claim with token %s was abandoned', claim.lease_token),
+                          hint = 'Claim again, with another token.';
+            end if;
+            delete from abandoned_claim c where c.ctid = v_fence;
         end if;
         -- The lease begins now that the rows are locked, not when the search for them began: it lasts as long as was asked
         -- for, and it begins after whatever ended the one before.
         v_leased_at := clock_timestamp();
         if v_unsettled <> '{}' then
             perform settle(claim.sink, v_unsettled, claim.max_attempts, v_leased_at);
+        end if;
+        -- Two in a row: it may be what kills its workers. Asked apart, so that the usual claim does not open the attempts.
+        if v_tried then
+            v_lost := array(
+                select (
+                    select count(*)::integer from attempt a
+                    where a.message_id = d.message_id and a.sink = d.sink
+                      and a.attempt_no between d.attempt_no - 1 and d.attempt_no and a.state = 'ZOMBIE_REQUEUE'
+                      and d.attempt_count > 0)
+                from unnest(v_places) with ordinality i (place, nth)
+                left join lateral (select d.* from delivery d where d.ctid = i.place offset 0) d on true
+                order by i.nth);
         end if;
 
         -- By place: the rows are locked, so they stand where they were found. (By key it would be one more walk down an
@@ -153,23 +187,16 @@ begin
             set attempt_no = d.attempt_no + 1, attempt_count = d.attempt_count + 1, max_attempts = claim.max_attempts,
                 claimed_at = v_leased_at, lease_expires_at = v_leased_at + claim.lease_seconds * interval '1 second',
                 lease_token = v_token, lane_tail = i.lane_tail, claimed_by = claim.worker_id
-            from unnest(v_places, v_tails) i (place, lane_tail)
+            from unnest(v_places, v_tails, v_lost) i (place, lane_tail, lost_leases)
             where d.ctid = i.place and d.due_at <= v_now
               and (d.lease_expires_at is null or d.lease_expires_at <= v_now)
-            returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, d.lease_token,
+            returning d.message_id, d.sink, d.priority, d.due_at, d.attempt_no, d.attempt_count, i.lost_leases, d.lease_token,
                       d.claimed_at, d.lease_expires_at
         )
         select m.id, l.sink, m.namespace, m.topic, m.tenant_id, m.lane, m.sequence_id, m.dedupe_key, l.priority,
                case when claim.with_content then m.headers end, case when claim.with_content then m.payload end,
                case when claim.with_content then m.body end, m.content_type, m.occurred_at, l.due_at, l.attempt_no,
-               l.attempt_count,
-               -- Asked only of what was tried before. Two in a row: it may be what kills its workers.
-               case when l.attempt_count > 1 then (
-                   select count(*)::integer from attempt a
-                   where a.message_id = l.message_id and a.sink = l.sink
-                     and a.attempt_no between l.attempt_no - 2 and l.attempt_no - 1 and a.state = 'ZOMBIE_REQUEUE'
-               ) else 0 end,
-               l.lease_token, l.claimed_at, l.lease_expires_at
+               l.attempt_count, coalesce(l.lost_leases, 0), l.lease_token, l.claimed_at, l.lease_expires_at
         from leased l
         cross join lateral (select m.* from message m where m.id = l.message_id offset 0) m
         order by m.lane nulls first, m.sequence_id, l.priority desc, l.due_at, m.id;

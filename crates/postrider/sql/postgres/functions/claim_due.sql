@@ -1,106 +1,110 @@
--- Picks and locks up to `room` due deliveries without a lane: priority first, then due time, then id.
--- Caller: claim, in whose transaction the locks stand. Internal.
+-- Picks and locks up to `room` due deliveries without a lane, no more than `room_bytes` of them: priority first, then due time,
+-- then id.
+-- Caller: claim, in whose transaction the locks stand and whose planner settings hold here. Internal.
 -- Locks: each picked row, FOR UPDATE SKIP LOCKED, so claimers neither overlap nor wait.
 -- Index: delivery_due, or delivery_due_of_tenant for one tenant. It hops from priority to priority, upwards and landing on
 --   the latest due time of each: what was delivered since the last vacuum leaves its traces at the earliest. (Of a priority
 --   that was delivered to its end they are all stepped over.) Then it reads what is due of each, the highest first, from
 --   `due_from` on; what is not due yet costs two probes a priority, however much it is.
--- Returns where the row stands (its ctid, good while the lock is held), how much is sent for it, and its id if it needs
--- more than a lease: its last lease ended without an outcome, or it is out of attempts. Zero rows: nothing without a lane
--- is due.
-create or replace function :"schema".claim_due(
-    sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer, due_from timestamptz
-)
-    returns table (place tid, size_bytes integer, unsettled_id uuid) language plpgsql
-    rows 100
-    set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
-    set jit = off
-as $$
-#variable_conflict use_column
-begin
-    return query
-    with recursive level as (
-        -- Below the lowest priority: only where the first hop begins.
-        select -101 as priority
-        union all
-        select n.priority
-        from level l
-        cross join lateral (
-            (select d.priority from delivery d
-             where claim_due.tenant_id is null
-               and d.sink = claim_due.sink and d.lane is null and d.priority > l.priority
-             order by d.priority, d.due_at desc, d.message_id desc limit 1)
-            union all
-            -- In the words of the tenants' index, and of no other.
-            (select d.priority from delivery d
-             where claim_due.tenant_id is not null
-               and d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id
-               and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1
-               and d.priority > l.priority
-             order by d.priority, d.due_at desc, d.message_id desc limit 1)
-        ) n
-    )
-    select p.place, p.size_bytes, p.unsettled_id
-    from (select v.priority from level v order by v.priority desc) l
-    cross join lateral (
-        select a.* from (
-            select d.ctid as place, d.size_bytes,
-                   case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
-                        then d.message_id end as unsettled_id
-            from delivery d
-            where claim_due.tenant_id is null
-              and d.sink = claim_due.sink and d.lane is null and d.priority = l.priority
-              and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
-              and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
-            order by d.due_at, d.message_id
-            limit claim_due.room
-            for update skip locked
-        ) a
-        union all
-        select t.* from (
-            select d.ctid as place, d.size_bytes,
-                   case when d.lease_token is not null or d.attempt_count >= claim_due.max_attempts
-                        then d.message_id end as unsettled_id
-            from delivery d
-            where claim_due.tenant_id is not null
-              and d.sink = claim_due.sink and d.tenant_id = claim_due.tenant_id
-              and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1
-              and d.priority = l.priority
-              and d.due_at <= claim_due.at_time and d.due_at >= claim_due.due_from
-              and (d.lease_expires_at is null or d.lease_expires_at <= claim_due.at_time)
-            order by d.due_at, d.message_id
-            limit claim_due.room
-            for update skip locked
-        ) t
-    ) p
-    limit claim_due.room;
-end
-$$;
-comment on function :"schema".claim_due is 'Internal to claim: locks due deliveries without a lane.';
-
--- claim_due in arrays, and no more than room_bytes. at_least_one: the first is taken however large it is. `more`: one that
--- is due did not fit any more. Internal to claim.
+-- Returns where the rows stand (their ctids, good while the locks are held), the ids of those that need more than a lease
+-- (the last lease ended without an outcome, or no attempt is left), and how long all are as they are sent. `tried`: some
+-- were tried before. `more`: one that is due did not fit any more. `at_least_one`: the first is taken however large it is.
+--
+-- One statement for each step, and for each index: an empty claim starts two of them, and none that is made for thousands.
 create or replace function :"schema".pick_due(
     sink text, tenant_id uuid, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
     max_attempts integer, due_from timestamptz,
-    out places tid[], out unsettled_ids uuid[], out bytes bigint, out more boolean
+    out places tid[], out unsettled_ids uuid[], out bytes bigint, out tried boolean, out more boolean
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan set jit = off
 as $$
+#variable_conflict use_column
+declare
+    v_priority    integer := -101;  -- Below the lowest: only where the first hop begins.
+    v_priorities  integer[] := '{}';
+    v_sizes       integer[] := '{}';
+    v_found       record;
 begin
-    select coalesce(array_agg(f.place) filter (where f.fits), '{}'),
-           coalesce(array_agg(f.unsettled_id) filter (where f.fits and f.unsettled_id is not null), '{}'),
-           coalesce(sum(f.size_bytes) filter (where f.fits), 0),
-           coalesce(bool_or(not f.fits), false)
-    into places, unsettled_ids, bytes, more
-    from (
-        select d.*, sum(d.size_bytes) over (order by d.nth) <= room_bytes or (at_least_one and d.nth = 1) as fits
-        from claim_due(sink, tenant_id, room, at_time, max_attempts, due_from)
-             with ordinality as d (place, size_bytes, unsettled_id, nth)
-    ) f;
+    places := '{}';
+    unsettled_ids := '{}';
+    bytes := 0;
+    tried := false;
+    more := false;
+    loop
+        if pick_due.tenant_id is null then
+            v_priority := (
+                select d.priority from delivery d
+                where d.sink = pick_due.sink and d.lane is null and d.priority > v_priority
+                order by d.priority, d.due_at desc, d.message_id desc limit 1);
+        else
+            -- In the words of the tenants' index, and of no other.
+            v_priority := (
+                select d.priority from delivery d
+                where d.sink = pick_due.sink and d.tenant_id = pick_due.tenant_id
+                  and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1 and d.priority > v_priority
+                order by d.priority, d.due_at desc, d.message_id desc limit 1);
+        end if;
+        exit when v_priority is null;
+        v_priorities := v_priority || v_priorities;
+    end loop;
+
+    foreach v_priority in array v_priorities loop
+        exit when cardinality(places) >= room;
+        if pick_due.tenant_id is null then
+            select array_agg(p.place) as places, array_agg(p.size_bytes) as sizes, array_agg(p.unsettled_id) as unsettled_ids,
+                   bool_or(p.tried) as tried, sum(p.size_bytes) as bytes
+            into v_found
+            from (
+                select d.ctid as place, d.size_bytes, d.attempt_count > 0 as tried,
+                       case when d.lease_token is not null or d.attempt_count >= pick_due.max_attempts
+                            then d.message_id end as unsettled_id
+                from delivery d
+                where d.sink = pick_due.sink and d.lane is null and d.priority = v_priority
+                  and d.due_at <= pick_due.at_time and d.due_at >= pick_due.due_from
+                  and (d.lease_expires_at is null or d.lease_expires_at <= pick_due.at_time)
+                order by d.due_at, d.message_id
+                limit room - cardinality(places)
+                for update skip locked
+            ) p;
+        else
+            select array_agg(p.place) as places, array_agg(p.size_bytes) as sizes, array_agg(p.unsettled_id) as unsettled_ids,
+                   bool_or(p.tried) as tried, sum(p.size_bytes) as bytes
+            into v_found
+            from (
+                select d.ctid as place, d.size_bytes, d.attempt_count > 0 as tried,
+                       case when d.lease_token is not null or d.attempt_count >= pick_due.max_attempts
+                            then d.message_id end as unsettled_id
+                from delivery d
+                where d.sink = pick_due.sink and d.tenant_id = pick_due.tenant_id
+                  and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1 and d.priority = v_priority
+                  and d.due_at <= pick_due.at_time and d.due_at >= pick_due.due_from
+                  and (d.lease_expires_at is null or d.lease_expires_at <= pick_due.at_time)
+                order by d.due_at, d.message_id
+                limit room - cardinality(places)
+                for update skip locked
+            ) p;
+        end if;
+        if v_found.bytes is not null then
+            places := places || v_found.places;
+            v_sizes := v_sizes || v_found.sizes;
+            unsettled_ids := unsettled_ids || v_found.unsettled_ids;
+            tried := tried or v_found.tried;
+            bytes := bytes + v_found.bytes;
+        end if;
+    end loop;
+
+    if bytes > room_bytes then
+        select coalesce(array_agg(f.place order by f.nth) filter (where f.fits), '{}'),
+               coalesce(array_agg(f.unsettled_id order by f.nth) filter (where f.fits), '{}'),
+               coalesce(sum(f.size_bytes) filter (where f.fits), 0), bool_or(not f.fits)
+        into places, unsettled_ids, bytes, more
+        from (
+            select i.*, sum(i.size_bytes) over (order by i.nth) <= room_bytes or (at_least_one and i.nth = 1) as fits
+            from unnest(places, v_sizes, unsettled_ids) with ordinality i (place, size_bytes, unsettled_id, nth)
+        ) f;
+    end if;
+    unsettled_ids := array_remove(unsettled_ids, null);
 end
 $$;
-comment on function :"schema".pick_due is 'Internal to claim: claim_due, bounded in bytes.';
+comment on function :"schema".pick_due is 'Internal to claim: locks due deliveries without a lane.';

@@ -1,5 +1,5 @@
 -- Picks and locks runs of lane deliveries: from each free lane, its lowest numbers in sequence.
--- Caller: claim_lanes, in whose transaction the locks stand. Internal.
+-- Caller: claim_lanes, in whose transaction the locks stand and with claim's planner settings. Internal.
 -- Locks: each picked row, FOR UPDATE SKIP LOCKED. A claimer that cannot lock a lane's head leaves the lane alone.
 -- Index: delivery_lane (delivery_lane_of_tenant to find one tenant's lanes). It hops from lane head to lane head,
 --   beginning after `after_lane`, so a blocked lane costs one probe, whatever waits in it. At most `hop_limit` heads
@@ -10,30 +10,35 @@
 -- A head that failed and was put off goes alone: if it fails again, nothing behind it was leased in vain.
 -- Lock, then check: a row that changed since this statement began is not taken (its xmin tells), and neither is
 -- anything behind it in its lane.
--- Returns what claim_due returns, with lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is
--- free. at_limit: the hop limit was reached at this lane (place is null if it is not free).
+-- Most lanes are fresh: nothing was ever handed out of what is in them now, so nobody can hold anything there, and a run is
+-- what is locked without a gap. All the rules above are asked only of the others.
+-- Returns where each row stands, how much is sent for it, its id if it needs more than a lease (see pick_due), whether it was
+-- tried before, lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is free. at_limit: the hop
+-- limit was reached at this lane (place is null if it is not free).
 create or replace function :"schema".claim_lane_runs(
     sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
-    returns table (place tid, size_bytes integer, unsettled_id uuid, lane text, sequence_id bigint, at_limit boolean)
+    returns table (
+        place tid, size_bytes integer, unsettled_id uuid, tried boolean, lane text, sequence_id bigint, at_limit boolean
+    )
     language plpgsql rows 100
     set search_path = pg_catalog, :"schema", pg_temp
-    set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
-    set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set jit = off
 as $$
 #variable_conflict use_column
 begin
     return query
     with recursive hop as (
-        -- No lane, only where the first hop begins.
-        select claim_lane_runs.after_lane collate "C" as lane, false as open, 0 as hops
+        -- No lane, only where the first hop begins. A lane is fresh if nothing was ever handed out of what is in it now.
+        select claim_lane_runs.after_lane collate "C" as lane, 0::bigint as sequence_id, false as open, false as fresh, 0 as hops
         union all
-        select n.lane, n.open, l.hops + 1
+        select n.lane, n.sequence_id, n.open, n.fresh, l.hops + 1
         from hop l
         cross join lateral (
-            (select d.lane, d.due_at <= claim_lane_runs.at_time
-                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open
+            (select d.lane, d.sequence_id,
+                    d.due_at <= claim_lane_runs.at_time
+                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open,
+                    num_nonnulls(d.lane_tail, d.lease_token) + d.attempt_count = 0 as fresh
              from delivery d
              where claim_lane_runs.tenant_id is null
                and d.sink = claim_lane_runs.sink and d.lane > l.lane and d.lane is not null
@@ -41,33 +46,68 @@ begin
             union all
             -- In the words of the tenants' index. The lowest number of a tenant in a lane need not be the lane's: its head is
             -- asked for.
-            (select d.lane,
-                    (select h.due_at <= claim_lane_runs.at_time
-                            and (h.lease_expires_at is null or h.lease_expires_at <= claim_lane_runs.at_time)
-                     from delivery h
-                     where h.sink = claim_lane_runs.sink and h.lane = d.lane and h.lane is not null
-                     order by h.sequence_id limit 1)
-             from delivery d
-             where claim_lane_runs.tenant_id is not null
-               and d.sink = claim_lane_runs.sink and d.tenant_id = claim_lane_runs.tenant_id
-               and num_nonnulls(d.lane) = 1 and num_nonnulls(d.tenant_id) = 1
-               and d.lane > l.lane
-             order by d.lane, d.sequence_id limit 1)
+            (select t.lane, h.sequence_id, h.open, h.fresh
+             from (
+                 select d.lane from delivery d
+                 where claim_lane_runs.tenant_id is not null
+                   and d.sink = claim_lane_runs.sink and d.tenant_id = claim_lane_runs.tenant_id
+                   and num_nonnulls(d.lane) = 1 and num_nonnulls(d.tenant_id) = 1
+                   and d.lane > l.lane
+                 order by d.lane, d.sequence_id limit 1
+             ) t
+             cross join lateral (
+                 select d.sequence_id,
+                        d.due_at <= claim_lane_runs.at_time
+                        and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time) as open,
+                        num_nonnulls(d.lane_tail, d.lease_token) + d.attempt_count = 0 as fresh
+                 from delivery d
+                 where d.sink = claim_lane_runs.sink and d.lane = t.lane and d.lane is not null
+                 order by d.sequence_id limit 1
+             ) h)
         ) n
         where l.hops < claim_lane_runs.hop_limit
           and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
     )
-    select r.place, r.size_bytes, r.unsettled_id, l.lane, r.sequence_id, l.hops = claim_lane_runs.hop_limit
+    select r.place, r.size_bytes, r.unsettled_id, r.tried, l.lane, r.sequence_id, l.hops = claim_lane_runs.hop_limit
     from hop l
     left join lateral (
-        with lowest as materialized (
+        -- A fresh lane, as most are. Of what is fresh and locked, in the order of the numbers, as much as has no gap.
+        select f.place, f.size_bytes, null::uuid as unsettled_id, false as tried, f.sequence_id
+        from (
+            select o.*, count(*) over low_to_high = max(o.nth) over low_to_high as unbroken
+            from (
+                select d.ctid as place, d.size_bytes, d.sequence_id, w.nth
+                from (
+                    select d.ctid as place, d.xmin as version, row_number() over () as nth,
+                           d.due_at <= claim_lane_runs.at_time
+                           and num_nonnulls(d.lane_tail, d.lease_token) + d.attempt_count = 0
+                           and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free
+                    from (
+                        select d.ctid, d.xmin, d.* from delivery d
+                        where d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+                          and d.sequence_id >= l.sequence_id
+                        order by d.sequence_id
+                        limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
+                    ) d
+                ) w
+                join delivery d on d.ctid = w.place
+                where w.free and d.xmin = w.version
+                for update of d skip locked
+            ) o
+            window low_to_high as (rows unbounded preceding)
+        ) f
+        where l.open and l.fresh and f.unbroken
+        union all
+        (with lowest as materialized (
             select d.ctid as place, d.xmin as version, d.sequence_id, d.lane_tail, d.lease_token is not null as leased,
                    row_number() over (order by d.sequence_id) as nth, d.attempt_count, d.due_at, d.lease_expires_at,
                    d.due_at <= claim_lane_runs.at_time
                    and (d.lease_expires_at is null or d.lease_expires_at <= claim_lane_runs.at_time)
                    and (claim_lane_runs.tenant_id is null or d.tenant_id = claim_lane_runs.tenant_id) as free
             from delivery d
-            where l.open and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+            where l.open and not l.fresh
+              and d.sink = claim_lane_runs.sink and d.lane = l.lane and d.lane is not null
+              and d.sequence_id >= l.sequence_id
             order by d.sequence_id
             limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
         ),
@@ -96,7 +136,7 @@ begin
             where t.lease_token is not null
         ),
         locked as (
-            select d.ctid as place, d.size_bytes, d.sequence_id, w.nth, w.leased, w.leased_in_all,
+            select d.ctid as place, d.size_bytes, d.sequence_id, d.attempt_count > 0 as tried, w.nth, w.leased, w.leased_in_all,
                    case when w.leased or w.one_exhausted then d.message_id end as unsettled_id
             from (
                 select w.*, count(*) filter (where w.leased) over () as leased_in_all,
@@ -107,14 +147,14 @@ begin
             where not w.one_lives and (w.leased or w.nth is not null) and d.xmin = w.version
             for update of d skip locked
         )
-        select k.place, k.size_bytes, k.unsettled_id, k.sequence_id
+        select k.place, k.size_bytes, k.unsettled_id, k.tried, k.sequence_id
         from (
             select o.*, row_number() over (order by o.nth) as locked_nth,
                    count(*) filter (where o.leased) over () as leased_and_locked
             from locked o
         ) k
-        where k.nth = k.locked_nth and k.leased_and_locked = k.leased_in_all
-        order by k.nth
+        where l.open and not l.fresh and k.nth = k.locked_nth and k.leased_and_locked = k.leased_in_all
+        order by k.nth)
     ) r on true
     where r.place is not null or l.hops = claim_lane_runs.hop_limit
     limit claim_lane_runs.room;

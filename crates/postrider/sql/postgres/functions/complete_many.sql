@@ -27,6 +27,7 @@ as $$
 declare
     v_now    constant timestamptz := clock_timestamp();
     v_count  constant integer := coalesce(cardinality(complete_many.message_id), 0);
+    v_token  constant uuid := complete_many.lease_token[1];
     v_bad    record;
     v_lease  record;
 begin
@@ -42,22 +43,38 @@ begin
         raise exception 'the arrays given to complete_many differ in length (message_id has %)', v_count
             using errcode = '22023';
     end if;
-    select o.message_id, o.state, r.reason into v_bad
-    from unnest(complete_many.message_id, complete_many.state, complete_many.retry_after_seconds,
-                complete_many.latency_ms)
-         as o (message_id, state, retry_after_seconds, latency_ms)
-    cross join lateral (values
-        (o.state is null or o.state not in ('DISPATCHED', 'RETRYABLE', 'FAILED'),
-            'unknown state: it must be DISPATCHED, RETRYABLE or FAILED'),
-        (not (o.retry_after_seconds >= 0 and o.retry_after_seconds <= 3155760000),
-            'retry_after_seconds must be between 0 and 3155760000 (100 years)'),
-        (o.latency_ms < 0, 'latency_ms must not be negative')
-    ) as r (broken, reason)
-    where r.broken
-    limit 1;
-    if found then
-        raise exception 'message %: %', v_bad.message_id, v_bad.reason
-            using errcode = '22023', detail = format('The state given is %L.', v_bad.state);
+    if not (complete_many.state <@ array['DISPATCHED', 'RETRYABLE', 'FAILED']
+            and (0 <= all (complete_many.retry_after_seconds)) is not false
+            and (3155760000 >= all (complete_many.retry_after_seconds)) is not false
+            and (0 <= all (complete_many.latency_ms)) is not false)
+    then
+        select o.message_id, o.state, r.reason into v_bad
+        from unnest(complete_many.message_id, complete_many.state, complete_many.retry_after_seconds,
+                    complete_many.latency_ms)
+             as o (message_id, state, retry_after_seconds, latency_ms)
+        cross join lateral (values
+            (o.state is null or o.state not in ('DISPATCHED', 'RETRYABLE', 'FAILED'),
+                'unknown state: it must be DISPATCHED, RETRYABLE or FAILED'),
+            (not (o.retry_after_seconds >= 0 and o.retry_after_seconds <= 3155760000),
+                'retry_after_seconds must be between 0 and 3155760000 (100 years)'),
+            (o.latency_ms < 0, 'latency_ms must not be negative')
+        ) as r (broken, reason)
+        where r.broken
+        limit 1;
+        if found then
+            raise exception 'message %: %', v_bad.message_id, v_bad.reason
+                using errcode = '22023', detail = format('The state given is %L.', v_bad.state);
+        end if;
+    end if;
+    -- As it usually is: all of one lease, each once, delivered.
+    if complete_many.state = array_fill('DISPATCHED'::text, array[v_count])
+       and complete_many.lease_token = array_fill(v_token, array[v_count])
+       and (select count(distinct i.id) from unnest(complete_many.message_id) i (id)) = v_count
+    then
+        return query
+        select * from complete_delivered(v_token, complete_many.message_id, complete_many.worker_id, v_now,
+                                         complete_many.reference, complete_many.code, complete_many.latency_ms);
+        return;
     end if;
     -- Lease by lease, and within each in id order, so that two calls with the same rows cannot wait for each other in a circle.
     for v_lease in
