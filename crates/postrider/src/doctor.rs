@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
+use crate::inspect::LATE;
 
 pub use backlog::backlog;
 #[cfg(feature = "postgres")]
@@ -106,7 +107,7 @@ impl Default for Limits {
         Self {
             old_transaction: Duration::from_mins(5),
             old_lock: Duration::from_mins(1),
-            late: Duration::from_mins(5),
+            late: LATE,
             clock_skew: Duration::from_secs(2),
         }
     }

@@ -73,7 +73,7 @@ pub trait Inspect: Send + Sync {
 
     /// Lanes with something to deliver, those that wait for a person first, then those whose head failed, then the
     /// deepest.
-    async fn lanes(&self, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error>;
+    async fn lanes(&self, filter: &LaneFilter, page: &PageRequest) -> Result<Page<LaneStatus>, Error>;
 
     /// Dead letters, newest first.
     async fn dead_letters(&self, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error>;
@@ -120,6 +120,9 @@ pub trait Inspect: Send + Sync {
     /// Why a message is not delivered, for each sink; `None` if it is not in the store.
     async fn explain(&self, message_id: Uuid) -> Result<Option<Explanation>, Error>;
 }
+
+/// What has been due for longer than this is late: the doctor warns, and an explanation points at the relays.
+pub const LATE: Duration = Duration::from_mins(5);
 
 /// Messages of history, or open deliveries whose message has to be asked, that one call of [`Inspect::list`] looks at:
 /// a moment's work, whatever the filter.

@@ -149,26 +149,7 @@ impl DatabaseQuery {
     }
 }
 
-/// The same, and at most how many.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct LimitQuery {
-    /// Which database; the first if it is left out.
-    database: Option<String>,
-    /// At most this many.
-    #[serde(default)]
-    #[param(value_type = u32, required = false, minimum = 1, maximum = 1000, default = 100)]
-    pub(super) limit: Limit,
-}
-
-impl LimitQuery {
-    pub(super) fn of<'a>(&self, admin: &'a Admin) -> Result<&'a Served, ApiError> {
-        admin.database(self.database.as_deref())
-    }
-}
-
-/// The same, page by page.
+/// A page of one outbox.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

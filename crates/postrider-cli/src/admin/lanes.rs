@@ -11,18 +11,18 @@ use utoipa::ToSchema;
 
 use super::access::Caller;
 use super::error::{Answer, ApiError};
-use super::input::{Body, DatabaseQuery, Filtered, LimitQuery, Parameters};
+use super::input::{Body, DatabaseQuery, Filtered, PageQuery, Parameters};
 use super::state::Admin;
 
 /// Lanes with something to deliver: first those that wait for a person, then those whose head failed, then the deepest
-#[utoipa::path(get, path = "/api/v1/lanes", tag = "lanes", params(LimitQuery, LaneFilter),
+#[utoipa::path(get, path = "/api/v1/lanes", tag = "lanes", params(PageQuery, LaneFilter),
     responses((status = 200, body = Page<LaneStatus>)))]
 pub(super) async fn list(
     State(admin): State<Arc<Admin>>,
-    Filtered(query, filter): Filtered<LimitQuery, LaneFilter>,
+    Filtered(query, filter): Filtered<PageQuery, LaneFilter>,
 ) -> Answer<Page<LaneStatus>> {
     let database = query.of(&admin)?;
-    database.ask(database.store.lanes(&filter, query.limit.0)).await.map(Page::whole).map(Json)
+    database.ask(database.store.lanes(&filter, &query.page())).await.map(Json)
 }
 
 #[derive(Deserialize, ToSchema)]

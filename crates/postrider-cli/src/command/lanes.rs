@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use clap::Subcommand;
 use postrider::Store;
-use postrider::inspect::{LaneFilter, LaneState, LaneStatus, Page};
+use postrider::inspect::{Cursor, LaneFilter, LaneState, LaneStatus, PageRequest};
 use postrider::operate::Action;
 
 use super::OnOutbox;
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
     limit: u32,
+    /// The next page: the cursor that the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,15 +84,14 @@ impl OnOutbox for Args {
             return skip(store, sink, lane, output).await;
         }
         let filter = LaneFilter { sink: self.sink, lane: self.lane, state: self.state };
-        let page = Page::whole(store.lanes(&filter, self.limit).await?);
+        let page = store.lanes(&filter, &PageRequest { after: self.after, limit: self.limit }).await?;
         let now = store.now().await?;
-        let full = page.items.len() >= usize::try_from(self.limit).unwrap_or(usize::MAX);
         let listing = Listing {
             empty: "no lanes with anything to deliver",
             columns: &COLUMNS,
             row: &|lane| row(lane, now),
             narrow: None,
-            below: full.then(|| "perhaps more: see --limit, --sink and --state".to_owned()),
+            below: None,
         };
         output.listing(&page, &listing)
     }

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use postrider::explain::Explanation;
-use postrider::explain::{ReasonCode, Remedy};
+use postrider::explain::{Explanation, ReasonCode, Remedy};
 use postrider::inspect::{
     DeliveryState, LaneFilter, LaneState, ListFilter, MAX_LOOKED_AT, PageRequest, RelayReport, Sample, SinkReport,
 };
@@ -245,7 +244,7 @@ pub async fn lanes_stand_in_order_of_need(hand: Hand) {
     hand.put_lane("deep", 7).await;
     hand.put(message("t").lane("later").delay(Duration::from_hours(1))).await;
     let all = LaneFilter::default();
-    let lanes = hand.lanes(&all, 10).await.expect("lanes");
+    let lanes = hand.lanes(&all, &PageRequest::first(10)).await.expect("lanes").items;
     let shown: Vec<_> = lanes
         .iter()
         .map(|lane| {
@@ -267,13 +266,24 @@ pub async fn lanes_stand_in_order_of_need(hand: Hand) {
     assert_eq!(lanes[0].head_error_message.as_deref(), Some("no"));
     let head = hand.shown(lanes[2].head_message_id).await;
     assert_eq!((head.lane.as_deref(), head.sequence_id), (Some("deep"), Some(1)));
+    // However long the pages are, the last one says so by leading nowhere.
     let names = async |filter: LaneFilter, limit| {
-        let lanes = hand.lanes(&filter, limit).await.expect("lanes");
-        lanes.into_iter().map(|lane| lane.lane).collect::<Vec<_>>()
+        let (mut names, mut page) = (Vec::new(), PageRequest::first(limit));
+        loop {
+            let lanes = hand.lanes(&filter, &page).await.expect("lanes");
+            assert!(lanes.items.len() <= limit as usize);
+            names.extend(lanes.items.into_iter().map(|lane| lane.lane));
+            page.after = lanes.next;
+            if page.after.is_none() {
+                return names;
+            }
+        }
     };
-    assert_eq!(names(LaneFilter { state: Some(LaneState::Waiting), ..all.clone() }, 10).await, ["failed", "later"]);
+    for limit in [1, 2, 3, 10] {
+        assert_eq!(names(all.clone(), limit).await, ["parked", "failed", "deep", "held", "later"], "{limit}");
+    }
+    assert_eq!(names(LaneFilter { state: Some(LaneState::Waiting), ..all.clone() }, 1).await, ["failed", "later"]);
     assert_eq!(names(LaneFilter { lane: Some("held".to_owned()), ..all.clone() }, 10).await, ["held"]);
-    assert_eq!(names(all.clone(), 2).await, ["parked", "failed"]);
     assert_eq!(names(LaneFilter { sink: Some("elsewhere".to_owned()), ..all }, 10).await, [""; 0]);
 }
 

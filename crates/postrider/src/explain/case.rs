@@ -8,12 +8,10 @@ use uuid::Uuid;
 
 use super::words::{attempts_left, moment, number, number_of, said};
 use super::{Explanation, Reason, ReasonCode, Remedy};
-use crate::inspect::{AttemptRecord, DeliveryRecord, DeliveryState, MessageDetail, RelayRecord, SinkReport};
+use crate::inspect::{AttemptRecord, DeliveryRecord, DeliveryState, LATE, MessageDetail, RelayRecord, SinkReport};
 use crate::lifecycle::AttemptState;
 use crate::text::span;
 
-/// A delivery that has been due for longer than this is worth a look at the relays.
-const DUE_FOR_LONG: Duration = Duration::from_mins(1);
 /// A report may be late by this much without a word about it: it takes a moment to write.
 const REPORT_SLACK: Duration = Duration::from_secs(2);
 
@@ -300,7 +298,7 @@ impl<'a> Case<'a> {
             moment(since),
             self.sink
         );
-        let remedy = if waited < DUE_FOR_LONG { Remedy::Nothing } else { Remedy::LookAtRelays };
+        let remedy = if waited < LATE { Remedy::Nothing } else { Remedy::LookAtRelays };
         self.because(ReasonCode::Due, why, remedy)
     }
 

@@ -46,6 +46,8 @@ pub struct LaneStatus {
     pub head_due_at: Option<SystemTime>,
     /// Attempts of the head since its last redrive.
     pub head_attempt_count: i32,
+    /// Whether one of them failed.
+    pub head_failed: bool,
     /// The code of the head's last failure.
     pub head_error_code: Option<String>,
     /// The message of the head's last failure.

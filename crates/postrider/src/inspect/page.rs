@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-use super::{AuditRecord, DeadLetter, MAX_NAMED, MessageSummary, enqueued_at};
+use super::{AuditRecord, DeadLetter, LaneState, LaneStatus, MAX_NAMED, MessageSummary, enqueued_at};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::error::{Cause, Error};
 use crate::json;
@@ -55,6 +55,22 @@ impl Page<DeadLetter> {
         Self::perhaps_more(items, limit, |last| Cursor::dead(last.died_at, last.message_id, &last.sink))
     }
 }
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl Page<LaneStatus> {
+    pub(crate) fn of_lanes(items: Vec<LaneStatus>, limit: u32) -> Self {
+        Self::perhaps_more(items, limit, |last| {
+            let parked = last.state == LaneState::Parked;
+            let place: LanePlace = (!parked, !last.head_failed, -last.depth, last.sink.clone(), last.lane.clone());
+            // Numbers and text alone: there is nothing here that cannot be JSON.
+            Cursor::new(&serde_json::to_string(&place).unwrap_or_default())
+        })
+    }
+}
+
+/// Where a lane stands in their list: what it is sorted by.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+type LanePlace = (bool, bool, i64, String, String);
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl Page<AuditRecord> {
@@ -138,6 +154,12 @@ impl Cursor {
         self.read(|text| text.parse().ok())
     }
 
+    /// The place of the last lane of a page, as JSON.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn lane(&self) -> Result<String, Error> {
+        self.read(|text| serde_json::from_str::<LanePlace>(text).is_ok().then(|| text.to_owned()))
+    }
+
     /// The last dead letter of a page.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn letter(&self) -> Result<(SystemTime, Uuid, String), Error> {
@@ -183,6 +205,7 @@ mod tests {
         for wrong in ["", "!", "AAAA", &Cursor::new("1/2/3").0, &Cursor::new(&format!("1/{id}")).0] {
             let cursor = Cursor::from(wrong.to_owned());
             assert!(cursor.letter().is_err() && cursor.message().is_err() && cursor.entry().is_err(), "{wrong}");
+            assert!(cursor.lane().is_err(), "{wrong}");
         }
     }
 }

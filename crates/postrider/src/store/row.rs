@@ -230,8 +230,8 @@ records! {
         payload_size_bytes,
     }
     LaneStatus(row) {
-        sink, lane, state, depth, head_sequence_id, head_message_id, head_due_at, head_attempt_count, head_error_code,
-        head_error_message,
+        sink, lane, state, depth, head_sequence_id, head_message_id, head_due_at, head_attempt_count, head_failed,
+        head_error_code, head_error_message,
     }
     LaneHead(row) {
         sink, message_id, sequence_id, due_at, claimed_by, lease_expires_at, error_code, error_message,

@@ -153,9 +153,15 @@ async fn ask(store: &PostgresStore, question: &str, loaded: &Loaded) {
         "explain" => store.explain(loaded.waiting[0]).await.map(drop),
         "entries" => store.entries(&loaded.waiting).await.map(drop),
         "entries of dead letters" => store.entries(&loaded.dead).await.map(drop),
-        "lanes" => store.lanes(&lanes, 100).await.map(drop),
-        "lanes that wait" => store.lanes(&LaneFilter { state: Some(LaneState::Waiting), ..lanes }, 100).await.map(drop),
-        "one lane" => store.lanes(&LaneFilter { sink: of_sink(), lane: of_lane(), ..lanes }, 100).await.map(drop),
+        "lanes" => store.lanes(&lanes, &PageRequest::first(100)).await.map(drop),
+        "lanes that wait" => store
+            .lanes(&LaneFilter { state: Some(LaneState::Waiting), ..lanes }, &PageRequest::first(100))
+            .await
+            .map(drop),
+        "one lane" => store
+            .lanes(&LaneFilter { sink: of_sink(), lane: of_lane(), ..lanes }, &PageRequest::first(100))
+            .await
+            .map(drop),
         "dead letters" => store.dead_letters(&dead, &page).await.map(drop),
         "dead letters of a sink" => store.dead_letters(&DeadFilter { sink: of_sink(), ..dead }, &page).await.map(drop),
         "dead letters by id" => {

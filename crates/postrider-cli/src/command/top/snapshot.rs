@@ -5,7 +5,8 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use postrider::inspect::{
-    DeadFilter, DeadGroup, LaneFilter, LaneState, LaneStatus, RelayRecord, Sample, SinkOverview, SinkStatus,
+    DeadFilter, DeadGroup, LaneFilter, LaneState, LaneStatus, Page, PageRequest, RelayRecord, Sample, SinkOverview,
+    SinkStatus,
 };
 use postrider::{Error, Store};
 
@@ -21,7 +22,7 @@ pub(super) struct Snapshot {
     now: SystemTime,
     sinks: Result<Vec<SinkStatus>, String>,
     groups: Result<Vec<DeadGroup>, String>,
-    lanes: Result<Vec<LaneStatus>, String>,
+    lanes: Result<Page<LaneStatus>, String>,
     relays: Result<Vec<RelayRecord>, String>,
     samples: Result<Vec<Sample>, String>,
 }
@@ -36,11 +37,12 @@ async fn bounded<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, 
 impl Snapshot {
     pub(super) async fn at(store: &dyn Store) -> Self {
         let (every_letter, every_lane) = (DeadFilter::default(), LaneFilter::default());
+        let most_lanes = PageRequest::first(MAX_LANES);
         let (now, sinks, groups, lanes, relays, samples) = tokio::join!(
             bounded(store.now()),
             bounded(store.status()),
             bounded(store.dead_groups(&every_letter)),
-            bounded(store.lanes(&every_lane, MAX_LANES)),
+            bounded(store.lanes(&every_lane, &most_lanes)),
             bounded(store.relays()),
             bounded(store.samples(RATE_WINDOW)),
         );
@@ -102,7 +104,7 @@ impl Picture {
         match lanes {
             Ok(lanes) => {
                 let stuck = |lane: &LaneStatus| matches!(lane.state, LaneState::Parked | LaneState::Waiting);
-                self.lanes = lanes.into_iter().filter(stuck).collect();
+                self.lanes = lanes.items.into_iter().filter(stuck).collect();
             }
             Err(trouble) => note(trouble),
         }

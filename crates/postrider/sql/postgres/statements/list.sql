@@ -86,18 +86,20 @@ select f from :"schema".find_keys(dedupe_key => $1, namespace => $2, topic => $3
 -- name: lanes
 -- Lanes: those that wait for a person first, then those whose head failed, then the deepest. Caller: Inspect::lanes.
 -- The page is chosen first; the heads' last errors are looked up for the page alone.
--- $1 sink, $2 lane, $3 state, $4 limit.
+-- $1 sink, $2 lane, $3 state, $4 limit, $5 the place of the last lane of the page before.
 with page as materialized (
     select l.sink, l.lane, l.state, l.depth, l.head_sequence_id, l.head_message_id, l.head_due_at, l.head_attempt_count,
-           row_number() over (
+           l.head_failed, row_number() over (
                order by l.state = 'parked' desc, l.head_failed desc, l.depth desc, l.sink, l.lane) as place
     from :"schema".lanes l
     where ($1::text is null or l.sink = $1) and ($2::text is null or l.lane = $2) and ($3::text is null or l.state = $3)
+      and ($5::text is null or (l.state <> 'parked', not l.head_failed, -l.depth, l.sink, l.lane)
+           > (($5::jsonb ->> 0)::boolean, ($5::jsonb ->> 1)::boolean, ($5::jsonb ->> 2)::bigint, $5::jsonb ->> 3, $5::jsonb ->> 4))
     order by place
     limit $4
 )
 select p.sink, p.lane, p.state, p.depth, p.head_sequence_id, p.head_message_id, p.head_due_at, p.head_attempt_count,
-       a.error_code as head_error_code, a.error_message as head_error_message
+       p.head_failed, a.error_code as head_error_code, a.error_message as head_error_message
 from page p
 left join lateral (
     select t.error_code, t.error_message

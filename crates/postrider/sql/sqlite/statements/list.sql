@@ -149,15 +149,17 @@ limit 1
 -- The page is chosen first; the heads' last errors are looked up for the page alone.
 with page as materialized (
     select l.sink, l.lane, l.state, l.depth, l.head_sequence_id, l.head_message_id, l.head_due_at, l.head_attempt_count,
-           row_number() over (
+           l.head_failed, row_number() over (
                order by l.state = 'parked' desc, l.head_failed desc, l.depth desc, l.sink, l.lane) as place
     from outbox_lanes l
     where (:sink is null or l.sink = :sink) and (:lane is null or l.lane = :lane) and (:state is null or l.state = :state)
+      and (:after is null or (l.state <> 'parked', not l.head_failed, -l.depth, l.sink, l.lane)
+           > (:after ->> 0, :after ->> 1, :after ->> 2, :after ->> 3, :after ->> 4))
     order by place
     limit :limit
 )
 select p.sink, p.lane, p.state, p.depth, p.head_sequence_id, p.head_message_id, p.head_due_at, p.head_attempt_count,
-       a.error_code as head_error_code, a.error_message as head_error_message
+       p.head_failed, a.error_code as head_error_code, a.error_message as head_error_message
 from page p
 left join outbox_attempt a
   on a.message_id = p.head_message_id and a.sink = p.sink and a.attempt_no = (

@@ -310,7 +310,7 @@ fn explained() -> Vec<(Facts, &'static str, &'static str, Remedy)> {
             "due for 1s, since 2026-11-16T06:59:59Z; relays that deliver to sink \"web\": 1",
             Remedy::Nothing,
         ),
-        (retried(ago(90)), "DUE", "due for 1m 30s", Remedy::LookAtRelays),
+        (retried(ago(310)), "DUE", "due for 5m 10s", Remedy::LookAtRelays),
     ]
 }
 

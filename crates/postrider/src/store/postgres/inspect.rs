@@ -45,8 +45,8 @@ impl Inspect for PostgresStore {
         self.ask(sql!("operate", "routes"), &[]).await?.all()
     }
 
-    async fn lanes(&self, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
-        list::lanes(self, filter, limit).await
+    async fn lanes(&self, filter: &LaneFilter, page: &PageRequest) -> Result<Page<LaneStatus>, Error> {
+        list::lanes(self, filter, page).await
     }
 
     async fn dead_letters(&self, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error> {

@@ -112,14 +112,21 @@ fn look_on(answer: &Answer) -> Result<Option<Uuid>, Error> {
     Ok(answer.last().map(|row| row.read("look_on")).transpose()?.flatten())
 }
 
-pub(super) async fn lanes(store: &PostgresStore, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
-    let which: [Parameter<'_>; 4] = [
+pub(super) async fn lanes(
+    store: &PostgresStore,
+    filter: &LaneFilter,
+    page: &PageRequest,
+) -> Result<Page<LaneStatus>, Error> {
+    let limit = page.limit.clamp(1, MAX_PAGE);
+    let after = page.after.as_ref().map(Cursor::lane).transpose()?;
+    let which: [Parameter<'_>; 5] = [
         (&filter.sink, Type::TEXT),
         (&filter.lane, Type::TEXT),
         (&filter.state, Type::TEXT),
-        (&i64::from(limit.min(MAX_PAGE)), Type::INT8),
+        (&int(limit), Type::INT4),
+        (&after, Type::TEXT),
     ];
-    store.ask(sql!("list", "lanes"), &which).await?.all()
+    Ok(Page::of_lanes(store.ask(sql!("list", "lanes"), &which).await?.all()?, limit))
 }
 
 pub(super) async fn show(store: &PostgresStore, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {

@@ -47,9 +47,9 @@ impl Inspect for SqliteStore {
         self.reader.run(|session| session.read(|tx, _| all(tx, sql!("operate", "routes"), &[]))).await
     }
 
-    async fn lanes(&self, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
-        let filter = filter.clone();
-        self.reader.run(move |session| session.read(|tx, _| list::lanes(tx, &filter, limit))).await
+    async fn lanes(&self, filter: &LaneFilter, page: &PageRequest) -> Result<Page<LaneStatus>, Error> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.reader.run(move |session| session.read(|tx, _| list::lanes(tx, &filter, &page))).await
     }
 
     async fn dead_letters(&self, filter: &DeadFilter, page: &PageRequest) -> Result<Page<DeadLetter>, Error> {

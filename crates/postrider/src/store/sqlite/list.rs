@@ -182,10 +182,17 @@ fn lines_of_message(tx: &Transaction<'_>, row: &impl Row, filter: &ListFilter) -
     Ok(lines.collect())
 }
 
-pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter, limit: u32) -> Result<Vec<LaneStatus>, Error> {
-    let which: [(&str, &dyn ToSql); 4] =
-        [(":sink", &filter.sink), (":lane", &filter.lane), (":state", &filter.state), (":limit", &limit.min(MAX_PAGE))];
-    all(tx, sql!("list", "lanes"), &which)
+pub(super) fn lanes(tx: &Transaction<'_>, filter: &LaneFilter, page: &PageRequest) -> Result<Page<LaneStatus>, Error> {
+    let limit = page.limit.clamp(1, MAX_PAGE);
+    let after = page.after.as_ref().map(Cursor::lane).transpose()?;
+    let which: [(&str, &dyn ToSql); 5] = [
+        (":sink", &filter.sink),
+        (":lane", &filter.lane),
+        (":state", &filter.state),
+        (":limit", &limit),
+        (":after", &after),
+    ];
+    Ok(Page::of_lanes(all(tx, sql!("list", "lanes"), &which)?, limit))
 }
 
 pub(super) fn show(tx: &Transaction<'_>, message_id: Uuid) -> Result<Option<MessageDetail>, Error> {

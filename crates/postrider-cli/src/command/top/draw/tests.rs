@@ -80,6 +80,7 @@ pub(in crate::command::top) fn picture() -> Picture {
         head_message_id: Uuid::from_u128(0x019a_8f3c_6b1e_7c02_9d55_0f2b_6a3e_8d41),
         head_due_at: (state == LaneState::Waiting).then(|| ago(0) + Duration::from_secs(95)),
         head_attempt_count: 3,
+        head_failed: true,
         head_error_code: Some("HTTP_503".to_owned()),
         head_error_message: Some("Service Unavailable".to_owned()),
     };
