@@ -69,12 +69,14 @@ impl ExitCode {
                      sqlite:FILE",
                 ),
             ),
-            ErrorKind::SchemaMissing => {
-                (Self::SchemaNotCurrent, Some("is it in another schema or database? See --schema and --database-url"))
-            }
-            ErrorKind::OutboxMissing | ErrorKind::SchemaTooOld | ErrorKind::SchemaTooNew => {
-                (Self::SchemaNotCurrent, None)
-            }
+            ErrorKind::SchemaMissing => (
+                Self::SchemaNotCurrent,
+                Some(
+                    "run `postrider migrate up`; or is it in another schema or database? See --schema and --database-url",
+                ),
+            ),
+            ErrorKind::SchemaTooOld => (Self::SchemaNotCurrent, Some("run `postrider migrate up`")),
+            ErrorKind::OutboxMissing | ErrorKind::SchemaTooNew => (Self::SchemaNotCurrent, None),
             ErrorKind::MigrationChanged => {
                 (Self::SchemaNotCurrent, Some("use the postrider that made the schema, or a release after it"))
             }
@@ -87,7 +89,7 @@ impl ExitCode {
             ErrorKind::FileUnusable => {
                 (Self::Unreachable, Some("the file comes from --database-url or DATABASE_URL (sqlite:FILE)"))
             }
-            ErrorKind::Denied => (Self::Denied, None),
+            ErrorKind::Denied => (Self::Denied, Some("`postrider migrate roles` makes the roles and their grants")),
             _ => (Self::Failure, None),
         }
     }

@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Unit::{Count, Milliseconds, Seconds};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use postrider::AttemptState;
 use postrider::inspect::{RelayReport, Sample};
+
+use self::MetricKind::{Counter, Gauge, Histogram};
 
 /// Messages waiting, by sink.
 pub const PENDING_DEPTH: &str = "outbox_pending_depth";
@@ -99,46 +102,28 @@ const SINK: &[&str] = &["database", "sink"];
 
 /// Every metric that a relay records; there are no others.
 pub const METRICS: &[Metric] = &[
-    metric(MetricKind::Gauge, PENDING_DEPTH, Unit::Count, SINK, "Messages waiting, due or not"),
-    metric(
-        MetricKind::Gauge,
-        OLDEST_PENDING_AGE,
-        Unit::Seconds,
-        SINK,
-        "Age of the oldest message that is not delivered",
-    ),
-    metric(MetricKind::Gauge, OLDEST_DUE_AGE, Unit::Seconds, SINK, "How long the oldest due message has been due"),
-    metric(MetricKind::Gauge, DLQ_DEPTH, Unit::Count, SINK, "Dead letters"),
-    metric(MetricKind::Gauge, STUCK_LEASES, Unit::Count, SINK, "Messages under a lease that ran out"),
-    metric(MetricKind::Gauge, PARKED_LANES, Unit::Count, SINK, "Lanes that wait for a person"),
-    metric(MetricKind::Counter, NOTIFY_WAKEUPS, Unit::Count, DATABASE, "Wake-ups by notification"),
-    metric(MetricKind::Counter, CLAIM_BATCHES, Unit::Count, SINK, "Claims that brought something"),
-    metric(MetricKind::Counter, CLAIMED_MESSAGES, Unit::Count, SINK, "Messages claimed"),
-    metric(MetricKind::Histogram, DISPATCH_LATENCY, Unit::Seconds, SINK, "How long one call of the sink took"),
-    metric(
-        MetricKind::Counter,
-        ATTEMPTS,
-        Unit::Count,
-        &["database", "sink", "state"],
-        "Attempts recorded, by their state",
-    ),
-    metric(MetricKind::Counter, REAPER_REQUEUES, Unit::Count, DATABASE, "Leases that ran out and this relay ended"),
-    metric(MetricKind::Counter, LOST_LEASES, Unit::Count, DATABASE, "Messages whose lease this relay lost"),
-    metric(MetricKind::Gauge, BREAKER_OPEN, Unit::Count, SINK, "1 while the sink keeps failing and is left alone"),
-    metric(MetricKind::Gauge, RELAY_INFO, Unit::Count, &["database", "version"], "1, with the version of the relay"),
-    metric(MetricKind::Gauge, EDGE_PENDING, Unit::Count, SINK, "Messages waiting, due or not"),
-    metric(MetricKind::Gauge, EDGE_CLAIMED, Unit::Count, SINK, "Messages held by workers"),
-    metric(MetricKind::Gauge, EDGE_DLQ, Unit::Count, SINK, "Dead letters"),
-    metric(MetricKind::Counter, EDGE_SEND_SUCCESS, Unit::Count, SINK, "Batches that arrived whole"),
-    metric(MetricKind::Counter, EDGE_SEND_FAILURE, Unit::Count, SINK, "Batches of which something did not arrive"),
-    metric(MetricKind::Histogram, EDGE_BATCH_LATENCY, Unit::Milliseconds, SINK, "How long one call of the sink took"),
-    metric(
-        MetricKind::Gauge,
-        EDGE_OLDEST_PENDING_AGE,
-        Unit::Seconds,
-        SINK,
-        "Age of the oldest message that is not delivered",
-    ),
+    metric(Gauge, PENDING_DEPTH, Count, SINK, "Messages waiting, due or not"),
+    metric(Gauge, OLDEST_PENDING_AGE, Seconds, SINK, "Age of the oldest message that is not delivered"),
+    metric(Gauge, OLDEST_DUE_AGE, Seconds, SINK, "How long the oldest due message has been due"),
+    metric(Gauge, DLQ_DEPTH, Count, SINK, "Dead letters"),
+    metric(Gauge, STUCK_LEASES, Count, SINK, "Messages under a lease that ran out"),
+    metric(Gauge, PARKED_LANES, Count, SINK, "Lanes that wait for a person"),
+    metric(Counter, NOTIFY_WAKEUPS, Count, DATABASE, "Wake-ups by notification"),
+    metric(Counter, CLAIM_BATCHES, Count, SINK, "Claims that brought something"),
+    metric(Counter, CLAIMED_MESSAGES, Count, SINK, "Messages claimed"),
+    metric(Histogram, DISPATCH_LATENCY, Seconds, SINK, "How long one call of the sink took"),
+    metric(Counter, ATTEMPTS, Count, &["database", "sink", "state"], "Attempts recorded, by their state"),
+    metric(Counter, REAPER_REQUEUES, Count, DATABASE, "Leases that ran out and this relay ended"),
+    metric(Counter, LOST_LEASES, Count, DATABASE, "Messages whose lease this relay lost"),
+    metric(Gauge, BREAKER_OPEN, Count, SINK, "1 while the sink keeps failing and is left alone"),
+    metric(Gauge, RELAY_INFO, Count, &["database", "version"], "1, with the version of the relay"),
+    metric(Gauge, EDGE_PENDING, Count, SINK, "Messages waiting, due or not"),
+    metric(Gauge, EDGE_CLAIMED, Count, SINK, "Messages held by workers"),
+    metric(Gauge, EDGE_DLQ, Count, SINK, "Dead letters"),
+    metric(Counter, EDGE_SEND_SUCCESS, Count, SINK, "Batches that arrived whole"),
+    metric(Counter, EDGE_SEND_FAILURE, Count, SINK, "Batches of which something did not arrive"),
+    metric(Histogram, EDGE_BATCH_LATENCY, Milliseconds, SINK, "How long one call of the sink took"),
+    metric(Gauge, EDGE_OLDEST_PENDING_AGE, Seconds, SINK, "Age of the oldest message that is not delivered"),
 ];
 
 /// Records what one relay does, under the name of its database. Cheap to clone.
@@ -157,13 +142,13 @@ impl Telemetry {
     pub(crate) fn begin<'a>(&self, sinks: impl Iterator<Item = &'a str>) {
         for Metric { name, kind, unit, help, .. } in METRICS.iter().copied() {
             match kind {
-                MetricKind::Counter => describe_counter!(name, unit, help),
-                MetricKind::Gauge => describe_gauge!(name, unit, help),
-                MetricKind::Histogram => describe_histogram!(name, unit, help),
+                Counter => describe_counter!(name, unit, help),
+                Gauge => describe_gauge!(name, unit, help),
+                Histogram => describe_histogram!(name, unit, help),
             }
         }
         let counters = |labels: &'static [&'static str]| {
-            METRICS.iter().filter(move |metric| metric.kind == MetricKind::Counter && metric.labels == labels)
+            METRICS.iter().filter(move |metric| metric.kind == Counter && metric.labels == labels)
         };
         for metric in counters(DATABASE) {
             self.count(metric.name, 0);

@@ -98,11 +98,11 @@ pub(crate) enum Cause {
     NoSuchSink { message: String },
 
     /// The database has no outbox in this schema.
-    #[error("there is no outbox in schema {schema:?} of this database: run `postrider migrate up`")]
+    #[error("there is no outbox in schema {schema:?} of this database: its migrations were not applied")]
     SchemaMissing { schema: String },
 
     /// The schema is older than this build needs.
-    #[error("schema {schema:?} is at version {found}, this build needs {needed}: run `postrider migrate up`")]
+    #[error("schema {schema:?} is at version {found}, this build needs {needed}: apply its migrations")]
     SchemaTooOld { schema: String, found: i32, needed: i32 },
 
     /// The schema was made by a newer build.
@@ -190,7 +190,7 @@ pub(crate) enum Cause {
     Unreadable { reason: String },
 
     /// The role may not do this.
-    #[error("permission denied: {message} (see `postrider migrate roles`)")]
+    #[error("permission denied: {message}")]
     Denied { message: String },
 
     /// Said by a store or an adapter that is not of this crate.

@@ -4,16 +4,21 @@
 
 mod roles;
 
+use std::time::SystemTime;
+
+use serde::Serialize;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use crate::doctor::locks;
 use crate::error::{Cause, Error};
+use crate::json;
 use crate::migration::{Migration, files, hash, migrations};
 use crate::schema::Schema;
 use crate::store::postgres::statement::sql;
 use crate::store::row::{FromRow as _, Row as _};
+use crate::words::words;
 
 pub use roles::{Roles, roles};
 
@@ -63,7 +68,7 @@ pub fn fingerprint() -> String {
 }
 
 /// What `up` did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Applied {
     /// Names of the migrations that were applied, oldest first.
     pub migrations: Vec<String>,
@@ -72,19 +77,36 @@ pub struct Applied {
 }
 
 /// One migration, applied or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MigrationState {
     /// Its number.
     pub version: i32,
     /// Its name.
     pub name: String,
-    /// When it was applied, as the database writes it.
-    pub applied_at: Option<String>,
+    /// When it was applied.
+    #[serde(serialize_with = "json::time_option")]
+    pub applied_at: Option<SystemTime>,
+}
+
+words! {
+    /// How a database stands against this build, in one word.
+    pub enum State {
+        /// There is nothing to do.
+        Current = "current",
+        /// A migration or the functions are to be applied.
+        Pending = "pending",
+        /// Nothing was applied yet.
+        Missing = "missing",
+        /// A newer build was here.
+        TooNew = "too_new",
+    }
 }
 
 /// How a database stands against this build.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
+    /// In one word.
+    pub state: State,
     /// Every migration known to the database or this build.
     pub migrations: Vec<MigrationState>,
     /// Whether functions and views are this build's.
@@ -93,14 +115,6 @@ pub struct Status {
     pub role_prefix: Option<String>,
     /// Which of the group roles the server does not have: a restore on another server brings none.
     pub missing_roles: Vec<String>,
-}
-
-impl Status {
-    /// Whether there is nothing for `up` to do.
-    #[must_use]
-    pub fn is_current(&self) -> bool {
-        self.functions_current && self.migrations.iter().all(|migration| migration.applied_at.is_some())
-    }
 }
 
 /// Applies what is missing, as one transaction. Safe to call from many processes at once: one works, the others wait
@@ -202,12 +216,15 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
         Some(prefix) => roles::missing(client, &Roles::new(&Schema::new(prefix)?)).await?,
         None => Vec::new(),
     };
-    Ok(Status {
-        migrations,
-        functions_current: installed.functions_hash.as_deref() == Some(&functions_hash()),
-        role_prefix: installed.role_prefix,
-        missing_roles,
-    })
+    let functions_current = installed.functions_hash.as_deref() == Some(&functions_hash());
+    let pending = migrations.iter().filter(|migration| migration.applied_at.is_none()).count();
+    let state = match pending {
+        _ if migrations.iter().any(|migration| migration.version > latest_version()) => State::TooNew,
+        0 if functions_current => State::Current,
+        pending if pending == migrations.len() => State::Missing,
+        _ => State::Pending,
+    };
+    Ok(Status { state, migrations, functions_current, role_prefix: installed.role_prefix, missing_roles })
 }
 
 /// Fails unless the schema is exactly at the version this build understands. One round trip; any role may ask.

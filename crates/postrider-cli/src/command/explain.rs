@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use postrider::explain::ReasonCode;
 
 use super::OnOutbox;
-use super::message::{NamedMessage, no_message};
+use super::message::NamedMessage;
 use crate::advice::{Advised, Explained};
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
@@ -37,9 +37,7 @@ pub(crate) struct Args {
 #[async_trait(?Send)]
 impl OnOutbox for Args {
     async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, place, .. } = outbox;
-        let id = self.message.find(&*store, &place).await?;
-        let explanation = store.explain(id).await?.ok_or_else(|| no_message(id, &place))?;
+        let explanation = self.message.ask(&outbox, async |store, id| store.explain(id).await).await?;
         let explained = Explained::new(explanation);
         if output.json {
             output.json(&explained)?;

@@ -1,13 +1,14 @@
 //! A message as it is named on the command line: by its id, by the end of its id, or by its dedupe key. Called by the commands
 //! that are about one message, `show` and `explain`. Reads only.
 
-use postrider::Store;
 use postrider::inspect::{IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_NAMED, PageRequest};
+use postrider::{Error, Store};
 use uuid::Uuid;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::format;
+use crate::store::Opened;
 
 /// How a message is named on the command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -22,8 +23,17 @@ pub(super) struct NamedMessage {
 }
 
 impl NamedMessage {
-    /// Its id. Fails if there is no such message, or if several are meant.
-    pub(super) async fn find(self, store: &dyn Store, place: &str) -> Result<Uuid> {
+    /// What the outbox answers about it. Fails if there is no such message, or if several are meant.
+    pub(super) async fn ask<T>(
+        self,
+        Opened { store, place, .. }: &Opened,
+        ask: impl AsyncFnOnce(&dyn Store, Uuid) -> std::result::Result<Option<T>, Error>,
+    ) -> Result<T> {
+        let id = self.find(&**store, place).await?;
+        ask(&**store, id).await?.ok_or_else(|| no_message(&id.to_string(), place))
+    }
+
+    async fn find(self, store: &dyn Store, place: &str) -> Result<Uuid> {
         if let Some(id) = self.id.as_ref().and_then(IdTail::whole) {
             return Ok(id);
         }
@@ -45,8 +55,7 @@ impl NamedMessage {
                      whole id, or postrider list --id DIGITS --to TIME"
                 )))
             }
-            [] => Err(Failure::new(ExitCode::NotFound, format!("there is no message {named}"))
-                .hint(format!("it may have been pruned, or be in another database or schema than {place}"))),
+            [] => Err(no_message(&named, place)),
             _ => {
                 let ids = ids.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
                 Err(Failure::usage(format!("several messages are meant {named}: {ids}")).hint("give one of these ids"))
@@ -55,8 +64,7 @@ impl NamedMessage {
     }
 }
 
-/// Nothing is known of a message that was named by its whole id.
-pub(super) fn no_message(id: Uuid, place: &str) -> Failure {
-    Failure::new(ExitCode::NotFound, format!("there is no message {id}"))
+fn no_message(named: &str, place: &str) -> Failure {
+    Failure::new(ExitCode::NotFound, format!("there is no message {named}"))
         .hint(format!("it may have been pruned, or be in another database or schema than {place}"))
 }

@@ -2,9 +2,9 @@
 //! The work is the library's; this file asks for it and reports. PostgreSQL only: an SQLite file migrates itself.
 
 use clap::Subcommand;
-use postrider::migrate::{self, Applied, MigrationState, Roles, Status};
+use postrider::inspect::rfc3339;
+use postrider::migrate::{self, Applied, Roles, State, Status};
 use postrider::{PostgresStore, Schema};
-use serde::Serialize;
 
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
@@ -113,19 +113,15 @@ impl Prepared {
             Self::Roles(store, prefix) => {
                 let mut connection = store.connection().await?;
                 let roles = migrate::roles(&mut connection, store.schema(), &prefix).await?;
-                print_roles(&roles, store.schema(), output)
+                print_roles(&roles, output)
             }
         }
     }
 }
 
 fn print_by_itself(output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Document {
-        migrates_itself: bool,
-    }
     if output.json {
-        output.json(&Document { migrates_itself: true })?;
+        output.json(&serde_json::json!({"migrates_itself": true}))?;
     } else {
         output.line("nothing to do: an SQLite file is brought up to date when it is opened")?;
     }
@@ -133,18 +129,8 @@ fn print_by_itself(output: &mut Output) -> Result<ExitCode> {
 }
 
 fn print_applied(applied: &Applied, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        migrations_applied: &'a [String],
-        functions_replaced: bool,
-    }
     if output.json {
-        output.json(&Document {
-            schema: schema.as_str(),
-            migrations_applied: &applied.migrations,
-            functions_replaced: applied.functions,
-        })?;
+        output.json(applied)?;
         return Ok(ExitCode::Ok);
     }
     for name in &applied.migrations {
@@ -161,40 +147,15 @@ fn print_applied(applied: &Applied, schema: &Schema, output: &mut Output) -> Res
     Ok(ExitCode::Ok)
 }
 
-/// How the schema stands, in one word.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Current,
-    Pending,
-    Missing,
-    TooNew,
-}
-
-impl Verdict {
-    fn of(status: &Status) -> Self {
-        if status.migrations.iter().any(|migration| migration.version > migrate::latest_version()) {
-            Self::TooNew
-        } else if status.is_current() {
-            Self::Current
-        } else if status.migrations.iter().all(|migration| migration.applied_at.is_none()) {
-            Self::Missing
-        } else {
-            Self::Pending
-        }
-    }
-}
-
 fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
-    let verdict = Verdict::of(status);
-    let code = if verdict == Verdict::Current { ExitCode::Ok } else { ExitCode::SchemaNotCurrent };
+    let code = if status.state == State::Current { ExitCode::Ok } else { ExitCode::SchemaNotCurrent };
     if output.json {
-        output.json(&status_document(status, schema, verdict))?;
+        output.json(status)?;
         return Ok(code);
     }
     let rows = status.migrations.iter().map(|migration| {
-        let applied = match applied_at(migration) {
-            Some(time) => Text::from(time),
+        let applied = match migration.applied_at {
+            Some(time) => Text::from(rfc3339(time)),
             None => Text::new("pending", Paint::Warning),
         };
         vec![Text::from(format!("{:04}", migration.version)), Text::from(&migration.name), applied]
@@ -202,11 +163,11 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     let columns = [Column::Left("MIGRATION"), Column::Left("NAME"), Column::Left("APPLIED")];
     output.table("", &columns, rows.collect())?;
     output.line("")?;
-    let functions = match verdict {
-        Verdict::Missing => output.paint(Paint::Warning, "pending"),
-        Verdict::TooNew => output.paint(Paint::Warning, "another build's"),
-        Verdict::Current | Verdict::Pending if status.functions_current => output.paint(Paint::Good, "current"),
-        Verdict::Current | Verdict::Pending => output.paint(Paint::Warning, "to be replaced"),
+    let functions = match status.state {
+        State::Missing => output.paint(Paint::Warning, "pending"),
+        State::TooNew => output.paint(Paint::Warning, "another build's"),
+        State::Current | State::Pending if status.functions_current => output.paint(Paint::Good, "current"),
+        State::Current | State::Pending => output.paint(Paint::Warning, "to be replaced"),
     };
     output.line(format!("functions  {functions}"))?;
     let roles = match &status.role_prefix {
@@ -218,11 +179,11 @@ fn print_status(status: &Status, schema: &Schema, output: &mut Output) -> Result
     };
     output.line(format!("roles      {roles}"))?;
     output.line("")?;
-    output.line(match verdict {
-        Verdict::Current => format!("schema {schema} is current"),
-        Verdict::Pending => format!("schema {schema} is not current: run `postrider migrate up`"),
-        Verdict::Missing => format!("there is no outbox in schema {schema} yet: run `postrider migrate up`"),
-        Verdict::TooNew => format!("schema {schema} was made by a newer postrider: use that one"),
+    output.line(match status.state {
+        State::Current => format!("schema {schema} is current"),
+        State::Pending => format!("schema {schema} is not current: run `postrider migrate up`"),
+        State::Missing => format!("there is no outbox in schema {schema} yet: run `postrider migrate up`"),
+        State::TooNew => format!("schema {schema} was made by a newer postrider: use that one"),
     })?;
     Ok(code)
 }
@@ -240,93 +201,22 @@ fn roles_there(prefix: &str, schema: &Schema, missing: &[String]) -> String {
     format!("{there}; missing: {} (run `postrider migrate roles{option}`)", missing.join(", "))
 }
 
-#[derive(Serialize)]
-struct StatusDocument<'a> {
-    schema: &'a str,
-    current: bool,
-    state: Verdict,
-    migrations: Vec<MigrationDocument<'a>>,
-    functions_current: bool,
-    role_prefix: Option<&'a str>,
-    missing_roles: &'a [String],
-}
-
-#[derive(Serialize)]
-struct MigrationDocument<'a> {
-    version: i32,
-    name: &'a str,
-    applied_at: Option<String>,
-}
-
-fn status_document<'a>(status: &'a Status, schema: &'a Schema, state: Verdict) -> StatusDocument<'a> {
-    StatusDocument {
-        schema: schema.as_str(),
-        current: state == Verdict::Current,
-        state,
-        migrations: status
-            .migrations
-            .iter()
-            .map(|migration| MigrationDocument {
-                version: migration.version,
-                name: &migration.name,
-                applied_at: applied_at(migration),
-            })
-            .collect(),
-        functions_current: status.functions_current,
-        role_prefix: status.role_prefix.as_deref(),
-        missing_roles: &status.missing_roles,
-    }
-}
-
-/// As RFC 3339, if the session's date style lets us read what the database wrote.
-fn applied_at(migration: &MigrationState) -> Option<String> {
-    let written = migration.applied_at.as_deref()?;
-    match written.parse::<jiff::Timestamp>() {
-        Ok(timestamp) => Some(format!("{timestamp:.6}")),
-        Err(_) => Some(written.to_owned()),
-    }
-}
-
 fn print_script(schema: &Schema, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        version: i32,
-        sql: &'a str,
-    }
     let script = migrate::script(schema);
     if output.json {
-        output.json(&Document { schema: schema.as_str(), version: migrate::latest_version(), sql: &script })?;
+        output.json(&serde_json::json!({"version": migrate::latest_version(), "sql": script}))?;
     } else {
         output.line(script.trim_end())?;
     }
     Ok(ExitCode::Ok)
 }
 
-fn print_roles(roles: &Roles, schema: &Schema, output: &mut Output) -> Result<ExitCode> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        roles: RolesDocument<'a>,
-    }
-    #[derive(Serialize)]
-    struct RolesDocument<'a> {
-        owner: &'a str,
-        producer: &'a str,
-        receiver: &'a str,
-        relay: &'a str,
-        reader: &'a str,
-        operator: &'a str,
-        auditor: &'a str,
-    }
-    let Roles { owner, producer, receiver, relay, reader, operator, auditor } = roles;
+fn print_roles(roles: &Roles, output: &mut Output) -> Result<ExitCode> {
     if output.json {
-        output.json(&Document {
-            schema: schema.as_str(),
-            roles: RolesDocument { owner, producer, receiver, relay, reader, operator, auditor },
-        })?;
+        output.json(roles)?;
         return Ok(ExitCode::Ok);
     }
+    let Roles { owner, producer, receiver, relay, reader, operator, auditor } = roles;
     let rows = [
         (owner, "owns everything, cannot log in"),
         (producer, "may enqueue, and nothing else"),

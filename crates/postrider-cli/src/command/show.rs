@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use postrider::inspect::MessageDetail;
 
 use super::OnOutbox;
-use super::message::{NamedMessage, no_message};
+use super::message::NamedMessage;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::output::{Output, Paint, printable};
@@ -43,14 +43,12 @@ pub(crate) struct Args {
 #[async_trait(?Send)]
 impl OnOutbox for Args {
     async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
-        let Opened { store, place, .. } = outbox;
-        let id = self.message.find(&*store, &place).await?;
-        let message = store.show(id).await?.ok_or_else(|| no_message(id, &place))?;
+        let message = self.message.ask(&outbox, async |store, id| store.show(id).await).await?;
         if output.json {
             output.json(&message)?;
             return Ok(ExitCode::Ok);
         }
-        let now = store.now().await?;
+        let now = outbox.store.now().await?;
         print_facts(&message, now, output)?;
         print_content(&message, output)?;
         output.heading("timeline")?;

@@ -1,6 +1,7 @@
 //! Group roles: made once for the server, granted for one schema. `postrider migrate roles` calls this; `migrate up`
 //! repeats the grants after functions or views were replaced. Login roles are the operator's to make and to grant to.
 
+use serde::Serialize;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
@@ -12,7 +13,7 @@ use crate::schema::Schema;
 pub(super) const GRANTS: &str = include_str!("../../sql/postgres/roles.sql");
 
 /// The group roles of one schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Roles {
     /// Owns everything; cannot log in.
     pub owner: String,

@@ -4,6 +4,7 @@
 
 use futures_util::future::join_all;
 use postrider::inspect::DeadFilter;
+use postrider::migrate::State;
 use postrider::operate::Action;
 use postrider::{
     Claim, ErrorKind, Inspect as _, Message, Operate as _, Outbox, Outcome, PostgresStore, Queue as _, Schema, migrate,
@@ -44,12 +45,12 @@ async fn catalogue(client: &Client, schema: &str) -> Vec<String> {
 async fn up_makes_the_schema_and_a_second_up_does_nothing() {
     let (database, mut client) = empty().await;
     let before = migrate::status(&client, &outbox()).await.unwrap();
-    assert!(!before.is_current() && before.migrations.iter().all(|migration| migration.applied_at.is_none()));
+    assert!(before.state == State::Missing && before.migrations.iter().all(|migration| migration.applied_at.is_none()));
     let first = migrate::up(&mut client, &outbox()).await.unwrap();
     assert_eq!(first.migrations.len(), usize::try_from(migrate::latest_version()).unwrap());
     assert!(first.functions);
     migrate::check(&client, &outbox()).await.unwrap();
-    assert!(migrate::status(&client, &outbox()).await.unwrap().is_current());
+    assert_eq!(migrate::status(&client, &outbox()).await.unwrap().state, State::Current);
 
     let before = (catalogue(&client, "outbox").await, contents(&client, "outbox").await);
     let second = migrate::up(&mut client, &outbox()).await.unwrap();
@@ -229,7 +230,7 @@ async fn the_script_runs_in_psql_and_leaves_nothing_for_up() {
         let schema = Schema::new(name).unwrap();
         let output = psql(&database, &migrate::script(&schema)).await;
         assert!(output.status.success(), "{}", output.stderr);
-        assert!(migrate::status(&client, &schema).await.unwrap().is_current());
+        assert_eq!(migrate::status(&client, &schema).await.unwrap().state, State::Current);
         let before = catalogue(&client, name).await;
         let applied = migrate::up(&mut client, &schema).await.unwrap();
         assert_eq!(applied, migrate::Applied { migrations: Vec::new(), functions: false });

@@ -2,7 +2,7 @@
 
 -- name: applied
 -- The migrations that were applied, oldest first.
-select version, name, checksum, applied_at::text as applied_at from :"schema".migration order by version
+select version, name, checksum, applied_at from :"schema".migration order by version
 
 -- name: lock
 -- One migrator at a time.
