@@ -5,14 +5,14 @@
 --
 -- What is different: a claim ends after 120 seconds, and the rows are handed out again (the older one held them for ever); the
 -- count of mark_delivered is what this call changed; ids are made here; rows are deleted by `outbox.prune_at_retention()` and
--- not by a DELETE.
+-- not by a DELETE. The outbox's tenants are text and cast here: every one must be a UUID.
 --
 -- The view reads tables. `migrate up` makes the outbox's own views anew, and refuses to if a view of yours depends on one.
 
 create schema if not exists app;
 
 create or replace view public.outbox as
-select m.id, m.topic, m.payload, m.tenant_id, m.occurred_at as created_at,
+select m.id, m.topic, m.payload, m.tenant_id::uuid as tenant_id, m.occurred_at as created_at,
        (select a.completed_at from outbox.attempt a
         where a.message_id = m.id and a.sink = 'default' and a.state = 'DISPATCHED'
         order by a.attempt_no desc limit 1) as delivered_at,
@@ -33,7 +33,7 @@ begin
             using errcode = '0A000', hint = 'The outbox makes the id; claims and attempts write the rest.';
     end if;
     select e.message_id into new.id
-    from outbox.enqueue(topic => new.topic, payload => new.payload, tenant_id => new.tenant_id,
+    from outbox.enqueue(topic => new.topic, payload => new.payload, tenant_id => new.tenant_id::text,
                         occurred_at => new.created_at) e;
     new.created_at := coalesce(new.created_at, now());
     new.attempts := 0;
@@ -51,9 +51,9 @@ create or replace function app.outbox_claim(p_limit integer, p_token uuid, p_ten
     language sql
     set search_path = pg_catalog, pg_temp
 as $$
-    select c.message_id, c.topic, c.payload, c.tenant_id, c.occurred_at, null::timestamptz, c.attempt_no - 1, c.lease_token
-    from outbox.claim(worker_id => p_token::text, batch_size => p_limit, lease_seconds => 120, tenant_id => p_tenant,
-                      lease_token => p_token) with ordinality
+    select c.message_id, c.topic, c.payload, c.tenant_id::uuid, c.occurred_at, null::timestamptz, c.attempt_no - 1, c.lease_token
+    from outbox.claim(worker_id => p_token::text, batch_size => p_limit, lease_seconds => 120,
+                      tenant_id => p_tenant::text, lease_token => p_token) with ordinality
          as c (message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority, headers, payload, body,
                content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases, lease_token, claimed_at,
                lease_expires_at, nth)

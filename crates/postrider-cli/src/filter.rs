@@ -4,7 +4,6 @@
 use std::time::SystemTime;
 
 use postrider::inspect::{DeadFilter, DeadReason, DeliveryFilter};
-use uuid::Uuid;
 
 use crate::format::{Moment, parse_moment};
 use crate::options::words;
@@ -24,8 +23,8 @@ pub(crate) struct DeliveryOptions {
     #[arg(long, value_name = "TOPIC", help_heading = HEADING)]
     topic: Option<String>,
     /// Of this tenant
-    #[arg(long, value_name = "UUID", help_heading = HEADING)]
-    tenant: Option<Uuid>,
+    #[arg(long, value_name = "TENANT", help_heading = HEADING)]
+    tenant: Option<String>,
     /// In this lane
     #[arg(long, value_name = "LANE", help_heading = HEADING)]
     lane: Option<String>,

@@ -210,7 +210,7 @@ impl Claimer {
 
     /// The last scan of a drain found nothing. It skipped what others have locked, so the store is asked for that.
     async fn drained(&mut self) -> Next {
-        let (sink, tenant_id) = (&self.parts.sink.name, self.parts.sink.options.tenant_id);
+        let (sink, tenant_id) = (&self.parts.sink.name, self.parts.sink.options.tenant_id.as_deref());
         match self.parts.store.ask("ask what is due", |store| store.has_due(sink, tenant_id)).await {
             Ok(false) => Next::Done,
             Ok(true) => {
@@ -292,7 +292,7 @@ impl Claimer {
             .batch_size(size.messages)
             .lease(options.lease)
             .max_attempts(sink.options.retry.max_attempts)
-            .tenant_id(sink.options.tenant_id)
+            .tenant_id(sink.options.tenant_id.clone())
             .lane_run(sink.options.lane_run)
             .due_from(scan.due_from)
             .thorough(scan.every_lane)

@@ -107,7 +107,7 @@ pub struct SinkOptions {
     /// Most messages a second; `None` is as fast as it goes.
     pub rate: Option<NonZeroU32>,
     /// Only this tenant's messages.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
 }
 
 impl Default for SinkOptions {
@@ -151,7 +151,7 @@ setters! { RelayOptions:
 }
 setters! { SinkOptions:
     batch_size: u32, lane_run: u32, concurrency: usize, deadline: Duration, retry: RetryOptions, codes: CodeTable,
-    breaker: BreakerOptions, rate: Option<NonZeroU32>, tenant_id: Option<Uuid>,
+    breaker: BreakerOptions, rate: Option<NonZeroU32>, tenant_id: Option<String>,
 }
 setters! { RetryOptions:
     backoff: Backoff, max_attempts: u32, retry_after_max: Duration,
@@ -204,6 +204,9 @@ impl SinkOptions {
         rule((1..=1_000_000).contains(&self.retry.max_attempts), || {
             format!("sink {sink:?}: max_attempts must be between 1 and 1000000")
         })?;
+        let named =
+            self.tenant_id.as_ref().is_none_or(|tenant| (1..=postrider::limit::NAME_BYTES).contains(&tenant.len()));
+        rule(named, || format!("sink {sink:?}: tenant_id must be 1 to {} bytes long", postrider::limit::NAME_BYTES))?;
         let longest = relay.lease.saturating_sub(relay.lease_margin());
         rule(!self.deadline.is_zero() && self.deadline <= longest, || {
             format!(

@@ -493,7 +493,7 @@ pub enum InvalidMessage {
     Priority { priority: i32, min: i32, max: i32 },
     /// The dedupe key does not begin with the tenant id and "/".
     #[error("dedupe key {key:?} does not belong to tenant {tenant_id}: begin it with \"{tenant_id}/\"")]
-    ForeignDedupeKey { key: String, tenant_id: Uuid },
+    ForeignDedupeKey { key: String, tenant_id: String },
     /// A lane counts from 1.
     #[error("sequence_id {sequence_id} is not a number of a lane: they begin at 1")]
     Sequence { sequence_id: i64 },

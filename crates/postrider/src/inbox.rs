@@ -34,7 +34,7 @@ const SQLITE_RECEIVE: &str = named!("sqlite", "inbox", "receive");
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Event {
     pub(crate) id: Uuid,
-    pub(crate) tenant_id: Option<Uuid>,
+    pub(crate) tenant_id: Option<String>,
     pub(crate) source: String,
     pub(crate) place: Option<(String, i64)>,
 }
@@ -46,10 +46,10 @@ impl Event {
         Self { id: event_id, tenant_id: None, source: String::new(), place: None }
     }
 
-    /// The tenant it belongs to. The same id with another tenant, or with none, is another event.
+    /// The tenant it belongs to: 1 to 255 bytes. The same id with another tenant, or with none, is another event.
     #[must_use]
-    pub fn tenant(mut self, tenant_id: Uuid) -> Self {
-        self.tenant_id = Some(tenant_id);
+    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
+        self.tenant_id = Some(tenant_id.into());
         self
     }
 
@@ -69,6 +69,9 @@ impl Event {
 
     /// Checks every rule that can be checked without the database. Receiving does this by itself.
     pub fn check(&self) -> Result<(), InvalidMessage> {
+        if let Some(tenant_id) = &self.tenant_id {
+            check_name("tenant_id", tenant_id, limit::NAME_BYTES)?;
+        }
         if !self.source.is_empty() {
             check_name("source", &self.source, limit::NAME_BYTES)?;
         }
@@ -162,7 +165,7 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn postgres(&self) -> Statement<PostgresArray<'a>> {
         let sql = format!(
-            "select first from {}.receive_many(event_id => $1::uuid[], tenant_id => $2::uuid[], source => $3::text[], \
+            "select first from {}.receive_many(event_id => $1::uuid[], tenant_id => $2::text[], source => $3::text[], \
              lane => $4::text[], sequence_id => $5::int8[]) order by ordinal",
             self.schema.quoted()
         );
@@ -171,7 +174,7 @@ impl<'a> Batch<'a> {
         let all = self.events.iter();
         let arrays = vec![
             PostgresArray::Uuid(Some(all.clone().map(|event| Some(event.id)).collect())),
-            PostgresArray::Uuid(Some(all.clone().map(|event| event.tenant_id).collect())),
+            PostgresArray::Text(Some(all.clone().map(|event| event.tenant_id.as_deref().map(Into::into)).collect())),
             PostgresArray::Text(Some(all.clone().map(|event| Some(event.source.as_str().into())).collect())),
             PostgresArray::Text(numbered.then(|| all.clone().map(|event| event.lane_name().map(Into::into)).collect())),
             PostgresArray::BigInteger(numbered.then(|| all.map(Event::sequence_id).collect())),
@@ -188,7 +191,7 @@ impl<'a> Batch<'a> {
 pub(crate) fn sqlite(event: &Event) -> Statement<SqliteValue<'_>> {
     let values = [
         event.id.into(),
-        event.tenant_id.into(),
+        event.tenant_id.as_deref().into(),
         event.source.as_str().into(),
         event.lane_name().into(),
         event.sequence_id().into(),

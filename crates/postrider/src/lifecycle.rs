@@ -68,7 +68,7 @@ pub struct Claim {
     /// Deliveries that had this many attempts are dead, not claimed.
     pub max_attempts: u32,
     /// Only this tenant's.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// At most this many of one lane at once.
     pub lane_run: u32,
     /// Where to begin to look among messages without a lane: those due before are not seen. Saves a store with old
@@ -108,7 +108,7 @@ impl Claim {
 }
 
 setters! { Claim:
-    worker_id: String, sink: String, batch_size: u32, lease: Duration, max_attempts: u32, tenant_id: Option<Uuid>,
+    worker_id: String, sink: String, batch_size: u32, lease: Duration, max_attempts: u32, tenant_id: Option<String>,
     lane_run: u32, due_from: Option<SystemTime>, thorough: bool, max_bytes: Option<u64>,
     lease_token: Option<LeaseToken>, with_content: bool,
 }
@@ -153,7 +153,7 @@ pub struct Claimed {
     /// What happened, such as `order.placed`.
     pub topic: String,
     /// The tenant, if the producer gave one.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// The lane, if the message is to be delivered in order.
     pub lane: Option<String>,
     /// The number in the lane, from 1; `None` without a lane.

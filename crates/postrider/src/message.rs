@@ -11,9 +11,9 @@ use crate::error::InvalidMessage;
 
 /// Limits of a message. The database checks the same ones.
 pub mod limit {
-    /// Namespace, topic, lane, content type, sink and worker names: they stand in indexes.
+    /// Namespace, topic, tenant, lane, content type, sink and worker names: they stand in indexes.
     pub const NAME_BYTES: usize = 255;
-    /// A dedupe key shares its index with namespace and topic; an index row holds about 2,700 bytes.
+    /// A dedupe key shares its index with namespace, topic and tenant; an index row holds about 2,700 bytes.
     pub const DEDUPE_KEY_BYTES: usize = 512;
     /// All headers together, as JSON.
     pub const HEADERS_BYTES: usize = 64 * 1024;
@@ -33,7 +33,7 @@ pub struct Message {
     pub(crate) topic: String,
     pub(crate) content: Body,
     pub(crate) namespace: Option<String>,
-    pub(crate) tenant_id: Option<Uuid>,
+    pub(crate) tenant_id: Option<String>,
     pub(crate) lane: Option<String>,
     pub(crate) dedupe_key: Option<String>,
     pub(crate) priority: i32,
@@ -93,10 +93,11 @@ impl Message {
         self
     }
 
-    /// The tenant the message belongs to. With a dedupe key, the key must begin with the tenant id and "/".
+    /// The tenant the message belongs to: 1 to 255 bytes, compared byte by byte. With a dedupe key, the key must begin with
+    /// the tenant id and "/".
     #[must_use]
-    pub fn tenant(mut self, tenant_id: Uuid) -> Self {
-        self.tenant_id = Some(tenant_id);
+    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
+        self.tenant_id = Some(tenant_id.into());
         self
     }
 
@@ -161,6 +162,7 @@ impl Message {
         check_name("topic", &self.topic, limit::NAME_BYTES)?;
         let names = [
             ("namespace", &self.namespace, limit::NAME_BYTES),
+            ("tenant_id", &self.tenant_id, limit::NAME_BYTES),
             ("lane", &self.lane, limit::NAME_BYTES),
             ("dedupe_key", &self.dedupe_key, limit::DEDUPE_KEY_BYTES),
             ("content_type", &self.content_type, limit::NAME_BYTES),
@@ -170,10 +172,10 @@ impl Message {
                 check_name(field, name, max)?;
             }
         }
-        if let (Some(tenant_id), Some(key)) = (self.tenant_id, &self.dedupe_key)
+        if let (Some(tenant_id), Some(key)) = (&self.tenant_id, &self.dedupe_key)
             && !belongs_to(key, tenant_id)
         {
-            return Err(InvalidMessage::ForeignDedupeKey { key: key.clone(), tenant_id });
+            return Err(InvalidMessage::ForeignDedupeKey { key: key.clone(), tenant_id: tenant_id.clone() });
         }
         if !(limit::PRIORITY_MIN..=limit::PRIORITY_MAX).contains(&self.priority) {
             return Err(InvalidMessage::Priority {
@@ -249,11 +251,12 @@ fn is_in_years_1_to_9999(time: SystemTime) -> bool {
     }
 }
 
-/// The key begins with the tenant id, hyphenated or plain, in lower case, and "/".
-fn belongs_to(key: &str, tenant_id: Uuid) -> bool {
-    [tenant_id.hyphenated().to_string(), tenant_id.simple().to_string()]
-        .iter()
-        .any(|tenant| key.strip_prefix(tenant.as_str()).is_some_and(|rest| rest.starts_with('/')))
+/// The key begins with the tenant id and "/". A UUID, spelled with hyphens in lower case, may stand there as 32 digits, too.
+fn belongs_to(key: &str, tenant_id: &str) -> bool {
+    let begins_with = |tenant: &str| key.strip_prefix(tenant).is_some_and(|rest| rest.starts_with('/'));
+    begins_with(tenant_id)
+        || Uuid::try_parse(tenant_id)
+            .is_ok_and(|uuid| uuid.to_string() == tenant_id && begins_with(&uuid.simple().to_string()))
 }
 
 /// Whether a JSON text holds the escape for NUL, which jsonb refuses. An escaped backslash before `u0000` is not one.
@@ -277,12 +280,14 @@ mod tests {
     #[test]
     fn every_limit_has_a_typed_error() {
         let long = "x".repeat(256);
-        let tenant = Uuid::from_u128(7);
         let cases: Vec<(Message, InvalidMessage)> = vec![
             (Message::json("", &1).unwrap(), InvalidMessage::Empty { field: "topic" }),
             (Message::json(&*long, &1).unwrap(), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
             (Message::json("a\0b", &1).unwrap(), InvalidMessage::Nul { field: "topic" }),
             (message().namespace(""), InvalidMessage::Empty { field: "namespace" }),
+            (message().tenant(""), InvalidMessage::Empty { field: "tenant_id" }),
+            (message().tenant(&*long), InvalidMessage::TooLong { field: "tenant_id", bytes: 256, max: 255 }),
+            (message().tenant("a\0"), InvalidMessage::Nul { field: "tenant_id" }),
             (message().lane(""), InvalidMessage::Empty { field: "lane" }),
             (message().lane("\0"), InvalidMessage::Nul { field: "lane" }),
             (
@@ -307,8 +312,8 @@ mod tests {
                 InvalidMessage::ContentTooLarge { bytes: limit::CONTENT_BYTES + 1, max: limit::CONTENT_BYTES },
             ),
             (
-                message().tenant(tenant).dedupe_key("other/1"),
-                InvalidMessage::ForeignDedupeKey { key: "other/1".to_owned(), tenant_id: tenant },
+                message().tenant("acme").dedupe_key("other/1"),
+                InvalidMessage::ForeignDedupeKey { key: "other/1".to_owned(), tenant_id: "acme".to_owned() },
             ),
         ];
         for (message, error) in cases {
@@ -318,15 +323,27 @@ mod tests {
         assert!(matches!(headers.check(), Err(InvalidMessage::TooLong { field: "headers", .. })));
     }
 
-    /// Proves M4 on the producer's side: both spellings of the tenant id are accepted, nothing else is.
+    /// Proves M4 on the producer's side: the tenant id as it stands is accepted, a UUID as 32 digits too, nothing else is.
     #[test]
     fn a_dedupe_key_belongs_to_its_tenant() {
-        let tenant = Uuid::from_u128(0xabcd);
-        for good in [format!("{tenant}/1"), format!("{}/1", tenant.simple())] {
-            assert_eq!(message().tenant(tenant).dedupe_key(good).check(), Ok(()));
-        }
-        for bad in [format!("{tenant}"), format!("{tenant}x/1"), tenant.to_string().to_uppercase() + "/1"] {
-            assert!(message().tenant(tenant).dedupe_key(bad).check().is_err());
+        let uuid = Uuid::from_u128(0xabcd);
+        let upper = uuid.to_string().to_uppercase();
+        let cases = [
+            ("tenant-1", "tenant-1/1", true),
+            ("a/b", "a/b/1", true),
+            ("tenant-1", "tenant1/1", false),
+            ("tenant-1", "tenant-1", false),
+            ("tenant-1", "tenant-10/1", false),
+            ("tenant-1", "Tenant-1/1", false),
+            (&uuid.to_string(), &format!("{uuid}/1"), true),
+            (&uuid.to_string(), &format!("{}/1", uuid.simple()), true),
+            (&uuid.to_string(), &format!("{upper}/1"), false),
+            (&uuid.simple().to_string(), &format!("{uuid}/1"), false),
+            (&upper, &format!("{upper}/1"), true),
+            (&upper, &format!("{}/1", uuid.simple()), false),
+        ];
+        for (tenant, key, belongs) in cases {
+            assert_eq!(message().tenant(tenant).dedupe_key(key).check().is_ok(), belongs, "{tenant:?} {key:?}");
         }
         assert_eq!(message().dedupe_key("anything").check(), Ok(()), "without a tenant any key will do");
     }

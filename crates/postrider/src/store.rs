@@ -84,7 +84,7 @@ pub trait Queue: Send + Sync {
 
     /// Whether something of the sink is due and held by nobody. A claim passes by what others have locked, so its empty
     /// answer does not tell; this does.
-    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error>;
+    async fn has_due(&self, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error>;
 
     /// leased, lease ended → pending or dead, with a `ZOMBIE_REQUEUE` attempt. Returns how many.
     async fn repair_expired_leases(&self, batch_size: u32) -> Result<u64, Error>;

@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::{PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
-/// How tenants are told apart; the outbox's own type.
+/// How tenants are told apart. The outbox takes any text.
 pub type TenantId = Uuid;
 
 /// A request that lost a race finds the winner's contact at its second try. More is needed only if a third request moves in

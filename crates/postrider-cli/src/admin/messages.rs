@@ -77,7 +77,7 @@ pub(super) struct EnqueueBody {
     #[schema(value_type = Value)]
     payload: Box<RawValue>,
     namespace: Option<String>,
-    tenant_id: Option<Uuid>,
+    tenant_id: Option<String>,
     lane: Option<String>,
     dedupe_key: Option<String>,
     #[schema(minimum = -100, maximum = 100)]

@@ -106,7 +106,7 @@ pub(super) struct OutboxDocument {
 #[derive(Serialize, ToSchema)]
 struct OutboxItem {
     id: Uuid,
-    tenant_id: Option<Uuid>,
+    tenant_id: Option<String>,
     event_type: String,
     status: EdgeStatus,
     priority: i32,

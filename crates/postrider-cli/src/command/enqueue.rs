@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "topic", help_heading = ONE)]
     namespace: Option<String>,
     /// The tenant
-    #[arg(long, value_name = "UUID", requires = "topic", help_heading = ONE)]
-    tenant: Option<Uuid>,
+    #[arg(long, requires = "topic", help_heading = ONE)]
+    tenant: Option<String>,
     /// Messages of one lane are delivered in order
     #[arg(long, requires = "topic", help_heading = ONE)]
     lane: Option<String>,

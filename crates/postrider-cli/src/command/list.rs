@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use postrider::inspect::{
     Cursor, DeliveryState, IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page, PageRequest,
 };
-use uuid::Uuid;
 
 use super::OnOutbox;
 use crate::exit_code::ExitCode;
@@ -55,8 +54,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KEY")]
     dedupe_key: Option<String>,
     /// Only messages of this tenant
-    #[arg(long, value_name = "UUID")]
-    tenant: Option<Uuid>,
+    #[arg(long)]
+    tenant: Option<String>,
     /// Only messages in this lane
     #[arg(long)]
     lane: Option<String>,

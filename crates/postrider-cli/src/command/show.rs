@@ -67,7 +67,7 @@ fn print_facts(message: &MessageDetail, now: SystemTime, output: &mut Output) ->
         ("message", Some(message.message_id.to_string())),
         ("namespace", Some(message.namespace.clone())),
         ("topic", Some(message.topic.clone())),
-        ("tenant", message.tenant_id.map(|tenant| tenant.to_string())),
+        ("tenant", message.tenant_id.clone()),
         ("lane", lane),
         ("dedupe key", message.dedupe_key.clone()),
         ("priority", (message.priority != 0).then(|| message.priority.to_string())),

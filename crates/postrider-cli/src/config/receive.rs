@@ -7,7 +7,6 @@ use std::fmt;
 use postrider_relay::secret::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use uuid::Uuid;
 
 use super::admin::hosts;
 use crate::failure::{Failure, Result};
@@ -35,7 +34,6 @@ pub(crate) struct SenderSection {
     name: String,
     token: Secret,
     sources: Vec<Pattern>,
-    #[serde(deserialize_with = "tenants")]
     tenants: Vec<Pattern>,
 }
 
@@ -65,17 +63,6 @@ impl<'de> Deserialize<'de> for Pattern {
             _ => Ok(Self(text)),
         }
     }
-}
-
-/// UUIDs, `*` for any tenant, and an empty text for none.
-fn tenants<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<Pattern>, D::Error> {
-    let tenant = |text: String| match text.as_str() {
-        "" | "*" => Ok(Pattern(text)),
-        _ => text.parse::<Uuid>().map(|tenant| Pattern(tenant.to_string())).map_err(|_| {
-            D::Error::custom("a tenant is a UUID; \"\" stands for events without a tenant, and \"*\" for any")
-        }),
-    };
-    Vec::<String>::deserialize(deserializer)?.into_iter().map(tenant).collect()
 }
 
 /// Who may send, with every secret read.
@@ -181,16 +168,16 @@ mod tests {
 
     #[test]
     fn senders_are_read_with_what_they_speak_for_and_never_shown() {
-        let tenant = "6F1C8B0E-0000-4000-8000-000000000001";
         let more =
-            format!("name = \"site\", token = \"hunter2\", sources = [\"site-*\"], tenants = [\"{tenant}\", \"\"]");
-        let config = read(&format!("token = \"hunter1\"\n{}", one(&more))).unwrap();
+            "name = \"site\", token = \"hunter2\", sources = [\"site-*\"], tenants = [\"tenant-1\", \"\", \"eu/*\"]";
+        let config = read(&format!("token = \"hunter1\"\n{}", one(more))).unwrap();
         let [trusted, site] = config.senders.as_slice() else { panic!("{config:?}") };
         assert_eq!((trusted.name.as_str(), trusted.secret.as_str()), ("sender", "hunter1"));
         assert!(trusted.sources[0].matches("any") && trusted.tenants[0].matches(""));
         assert!(site.sources[0].matches("site-7") && !site.sources[0].matches("hub"));
-        assert!(site.tenants[0].matches(&tenant.to_lowercase()), "{site:?}");
-        assert!(site.tenants[1].matches("") && !site.tenants[1].matches(tenant), "{site:?}");
+        assert!(site.tenants[0].matches("tenant-1") && !site.tenants[0].matches("tenant-10"), "{site:?}");
+        assert!(site.tenants[1].matches("") && !site.tenants[1].matches("tenant-1"), "{site:?}");
+        assert!(site.tenants[2].matches("eu/acme") && !site.tenants[2].matches(""), "{site:?}");
         assert!(config.headers[0].matches("traceparent") && !config.headers[0].matches("cookie"));
         assert!(!format!("{config:?}").contains("hunter"), "{config:?}");
     }
@@ -211,7 +198,7 @@ mod tests {
             ),
             (one(&format!("name = \"\", token = \"y\", {all}")), "no name"),
             (one("name = \"a\", token = \"y\", sources = [\"*\"], tenants = []"), "no tenants"),
-            (one("name = \"a\", token = \"y\", sources = [\"*\"], tenants = [\"acme\"]"), "a tenant is a UUID"),
+            (one("name = \"a\", token = \"y\", sources = [\"*\"], tenants = [\"*-1\"]"), "at the end of a name"),
             (one("name = \"a\", token = \"y\", sources = [\"*-7\"], tenants = [\"*\"]"), "at the end of a name"),
             (one("name = \"a\", token = \"y\", tenants = [\"*\"]"), "sources"),
             (one("name = \"a\", token = \"y\", sources = [\"*\"]"), "tenants"),

@@ -11,7 +11,6 @@ use postrider_relay::{Backoff, BreakerOptions, CodeTable, FailureClass, RetryOpt
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use uuid::Uuid;
 
 use crate::failure::{Failure, Result};
 
@@ -43,7 +42,7 @@ struct Treatment {
     lane_run: u32,
     concurrency: usize,
     rate: Option<NonZeroU32>,
-    tenant_id: Option<Uuid>,
+    tenant_id: Option<String>,
     databases: Option<Vec<String>>,
     retry: RetryConfig,
     breaker: BreakerConfig,
@@ -166,7 +165,7 @@ impl SinkConfig {
             .codes(self.codes())
             .breaker(BreakerOptions::default().failures(failures).cool_down(cool_down).cool_down_max(cool_down_max))
             .rate(self.treatment.rate)
-            .tenant_id(self.treatment.tenant_id)
+            .tenant_id(self.treatment.tenant_id.clone())
     }
 
     fn codes(&self) -> CodeTable {

@@ -27,7 +27,7 @@ fn standing(outbox: &Outbox) -> Value {
 #[tokio::test]
 async fn a_message_is_one_line_with_everything_it_says() {
     for outbox in outboxes().await {
-        let tenant = "6f1c8b0e-0000-4000-8000-000000000001";
+        let tenant = "tenant-1";
         let id = enqueue(
             &outbox,
             &[

@@ -15,7 +15,7 @@ fn enqueue(site: &Outbox, count: usize) -> BTreeSet<String> {
     let line = |n: usize| {
         format!(
             "{{\"topic\": \"meter.read\", \"payload\": {{\"n\": {n}}}, \"lane\": \"meter-{}\", \
-             \"tenant_id\": \"6f1c8b0e-0000-4000-8000-000000000001\"}}\n",
+             \"tenant_id\": \"tenant-1\"}}\n",
             n % 7
         )
     };

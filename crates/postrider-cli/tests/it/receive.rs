@@ -108,7 +108,7 @@ async fn refused(response: Response, status: u16) -> String {
 
 fn event(n: usize) -> Value {
     json!({
-        "event_id": Uuid::now_v7(), "tenant_id": "6f1c8b0e-0000-4000-8000-000000000001", "event_type": "meter.read",
+        "event_id": Uuid::now_v7(), "tenant_id": "tenant-1", "event_type": "meter.read",
         "occurred_at": "2026-01-31T08:00:00Z", "payload": {"n": n}, "lane": "site-7/meter", "sequence_id": n,
         "source": "site-7", "headers": {"traceparent": "abc"},
     })
@@ -158,7 +158,7 @@ async fn a_batch_is_accepted_once() {
         let first = &messages[0];
         for (field, value) in [
             ("topic", json!("meter.read")),
-            ("tenant_id", json!("6f1c8b0e-0000-4000-8000-000000000001")),
+            ("tenant_id", json!("tenant-1")),
             ("lane", json!("site-7/meter")),
             ("payload", json!({"n": 1})),
         ] {

@@ -35,7 +35,7 @@ pub(crate) fn headers(message: &Claimed) -> Vec<(&str, Cow<'_, str>)> {
     headers.push((MESSAGE_ID, message.message_id.to_string().into()));
     headers.push((NAMESPACE, Cow::from(&message.namespace)));
     headers.push((TOPIC, Cow::from(&message.topic)));
-    headers.extend(message.tenant_id.map(|tenant| (TENANT_ID, tenant.to_string().into())));
+    headers.extend(message.tenant_id.as_ref().map(|tenant| (TENANT_ID, Cow::from(tenant))));
     headers.extend(message.lane.as_ref().map(|lane| (LANE, Cow::from(lane))));
     headers.extend(message.sequence_id.map(|sequence| (SEQUENCE_ID, sequence.to_string().into())));
     headers.extend(message.dedupe_key.as_ref().map(|key| (DEDUPE_KEY, Cow::from(key))));

@@ -48,7 +48,7 @@ struct Line<'a> {
     namespace: &'a str,
     topic: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tenant_id: Option<Uuid>,
+    tenant_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ fn line(message: &Claimed) -> Result<Vec<u8>, serde_json::Error> {
         message_id: message.message_id,
         namespace: &message.namespace,
         topic: &message.topic,
-        tenant_id: message.tenant_id,
+        tenant_id: message.tenant_id.as_deref(),
         lane: message.lane.as_deref(),
         sequence_id: message.sequence_id,
         dedupe_key: message.dedupe_key.as_deref(),

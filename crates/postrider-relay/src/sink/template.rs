@@ -51,7 +51,7 @@ impl Field {
         match self {
             Self::Topic => Some(Cow::from(&message.topic)),
             Self::Namespace => Some(Cow::from(&message.namespace)),
-            Self::TenantId => message.tenant_id.map(|tenant| Cow::from(tenant.to_string())),
+            Self::TenantId => message.tenant_id.as_ref().map(Cow::from),
             Self::Lane => message.lane.as_ref().map(Cow::from),
             Self::MessageId => Some(Cow::from(message.message_id.to_string())),
         }

@@ -65,7 +65,7 @@ pub async fn a_cancelled_delivery_is_never_handed_out(hand: Hand) {
 /// Each field of the filter, alone, takes the one delivery that differs in it; and `retry_now` takes the same.
 pub async fn every_field_of_a_filter_takes_its_own(hand: Hand) {
     hand.add_route(&Route::new("elsewhere", "other")).await.expect("add_route");
-    let tenant = Uuid::from_u128(7);
+    let tenant = "tenant-1";
     let later = |topic: &str| message(topic).delay(HOUR);
     let put = hand
         .put_all(&[
@@ -84,7 +84,7 @@ pub async fn every_field_of_a_filter_takes_its_own(hand: Hand) {
         (1, DeliveryFilter { sink: text("other"), ..none() }),
         (2, DeliveryFilter { namespace: text("n"), ..none() }),
         (3, DeliveryFilter { topic: text("u%_[?].*"), ..none() }),
-        (4, DeliveryFilter { tenant_id: Some(tenant), ..none() }),
+        (4, DeliveryFilter { tenant_id: text(tenant), ..none() }),
         (5, DeliveryFilter { lane: text("a"), ..none() }),
     ] {
         let open = OpenCount { pending: 1, waiting: 1, leased: 0 };

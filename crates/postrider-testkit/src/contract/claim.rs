@@ -49,7 +49,7 @@ pub async fn a_small_batch_takes_the_best(hand: Hand) {
 
 /// Proves H1, M2: one tenant's claim takes that tenant's, with and without lanes, and nobody else's.
 pub async fn of_one_tenant_only(hand: Hand) {
-    let [ours, theirs] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let [ours, theirs] = ["tenant-1", "tenant-10"];
     for n in 0..5 {
         hand.put_all(&[
             message("ours").tenant(ours).priority(n),
@@ -61,7 +61,7 @@ pub async fn of_one_tenant_only(hand: Hand) {
         ])
         .await;
     }
-    let held = hand.take_as(&hand.wants(100).tenant_id(Some(ours))).await;
+    let held = hand.take_as(&hand.wants(100).tenant_id(Some(ours.to_owned()))).await;
     assert_eq!(held.len(), 10);
     assert!(held.iter().all(|one| one.topic == "ours"), "{held:?}");
     let priorities: Vec<i32> = held.iter().filter(|one| one.lane.is_none()).map(|one| one.priority).collect();
@@ -71,13 +71,13 @@ pub async fn of_one_tenant_only(hand: Hand) {
 
 /// A lane that two tenants share stays in order: one tenant's claim waits for the other's number.
 pub async fn a_shared_lane_keeps_its_order_under_a_tenant_filter(hand: Hand) {
-    let [ours, theirs] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let [ours, theirs] = ["tenant-1", "tenant-10"];
     for tenant in [theirs, ours, ours] {
         hand.put(message("t").lane("shared").tenant(tenant)).await;
     }
-    let ours = hand.wants(10).tenant_id(Some(ours));
+    let ours = hand.wants(10).tenant_id(Some(ours.to_owned()));
     assert_eq!(hand.take_as(&ours).await.len(), 0, "number 1 is the other tenant's");
-    let first = hand.take_as(&hand.wants(10).tenant_id(Some(theirs))).await;
+    let first = hand.take_as(&hand.wants(10).tenant_id(Some(theirs.to_owned()))).await;
     assert_eq!(numbers(&first), [1], "a run ends where the tenant changes");
     assert_eq!(hand.take_as(&ours).await.len(), 0, "the lane is in one hand");
     hand.deliver(&first).await;
@@ -343,9 +343,9 @@ pub async fn what_is_due_can_be_asked(hand: Hand) {
     assert!(!has_due(None).await);
     hand.put_lane("a", 1).await;
     assert!(!has_due(None).await, "its lane waits");
-    let tenant = Uuid::from_u128(1);
+    let tenant = "tenant-1";
     hand.put(message("t").tenant(tenant)).await;
-    assert!(has_due(None).await && has_due(Some(tenant)).await && !has_due(Some(Uuid::from_u128(2))).await);
+    assert!(has_due(None).await && has_due(Some(tenant)).await && !has_due(Some("tenant-2")).await);
     hand.pause("default").await.expect("pause");
     assert!(!has_due(None).await);
     hand.resume("default").await.expect("resume");

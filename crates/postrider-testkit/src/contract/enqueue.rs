@@ -12,7 +12,7 @@ use super::hand::{Hand, ids, message, numbers};
 
 /// Proves M2: namespace and topic address a message, the tenant is optional, and a worker gets what was said.
 pub async fn what_was_said_is_what_is_claimed(hand: Hand) {
-    let tenant = Uuid::from_u128(7);
+    let tenant = "tenant-1";
     let said = serde_json::json!({
         "text": "Grüße \u{1F40E} \\u0000 \"'", "big": 123_456_789_012_345_678_u64, "none": null, "list": [1.5, []]
     });
@@ -44,9 +44,9 @@ pub async fn what_was_said_is_what_is_claimed(hand: Hand) {
     let headers: Vec<_> = find("json").headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(headers, [("b", ""), ("trace", "00-ü")]);
     let bytes = find("bytes");
-    assert_eq!((bytes.namespace.as_str(), bytes.tenant_id), ("billing", Some(tenant)));
+    assert_eq!((bytes.namespace.as_str(), bytes.tenant_id.as_deref()), ("billing", Some(tenant)));
     assert_eq!(bytes.content_type.as_deref(), Some("application/x-thing"));
-    assert_eq!((find("json").namespace.as_str(), find("json").tenant_id), ("default", None));
+    assert_eq!((find("json").namespace.as_str(), find("json").tenant_id.as_deref()), ("default", None));
     assert_eq!((find("empty").priority, find("empty").dedupe_key.as_deref()), (-100, Some("k")));
     assert_eq!((find("null").occurred_at, find("null").lane.as_deref()), (occurred, Some("a")));
 }
@@ -137,6 +137,8 @@ pub async fn limits_are_refused(hand: Hand) {
     let cases: Vec<(Message, InvalidMessage)> = vec![
         (message(&long), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
         (message("t").namespace(""), InvalidMessage::Empty { field: "namespace" }),
+        (message("t").tenant(""), InvalidMessage::Empty { field: "tenant_id" }),
+        (message("t").tenant(&long), InvalidMessage::TooLong { field: "tenant_id", bytes: 256, max: 255 }),
         (message("t").lane("\0"), InvalidMessage::Nul { field: "lane" }),
         (
             message("t").dedupe_key("k".repeat(513)),
@@ -161,23 +163,41 @@ pub async fn limits_are_refused(hand: Hand) {
     assert_eq!(hand.counts().await, (1, 0, 0));
 }
 
-/// Proves M4: the key begins with the tenant's id, in either spelling, and "/".
+/// Proves M4: the key begins with the tenant's id and "/"; a UUID may stand there as 32 digits, too.
 pub async fn a_dedupe_key_belongs_to_its_tenant(hand: Hand) {
-    let tenant = Uuid::from_u128(0xabcd_ef01);
-    for good in [format!("{tenant}/1"), format!("{}/1", tenant.simple()), format!("{tenant}/")] {
-        assert!(hand.put(message("t").tenant(tenant).dedupe_key(good)).await.created);
+    let uuid = Uuid::from_u128(0xabcd_ef01);
+    let (hyphens, digits) = (uuid.to_string(), uuid.simple().to_string());
+    let good = [
+        ("tenant-1", "tenant-1/1".to_owned()),
+        ("tenant-1", "tenant-1/".to_owned()),
+        ("eu/grüße", "eu/grüße/1".to_owned()),
+        (&hyphens, format!("{hyphens}/1")),
+        (&hyphens, format!("{digits}/1")),
+        (&digits, format!("{digits}/1")),
+    ];
+    for (tenant, key) in &good {
+        assert!(hand.put(message("t").tenant(*tenant).dedupe_key(key)).await.created, "{tenant} {key}");
     }
-    let upper = tenant.to_string().to_uppercase();
-    for bad in ["1".to_owned(), tenant.to_string(), format!("{tenant}x/1"), format!("{upper}/1")] {
-        assert!(hand.enqueue(&[message("t").tenant(tenant).dedupe_key(bad)]).await.is_err());
+    let bad = [
+        ("tenant-1", "1".to_owned()),
+        ("tenant-1", "tenant-1".to_owned()),
+        ("tenant-1", "tenant-10/1".to_owned()),
+        ("tenant-1", "tenant1/1".to_owned()),
+        ("tenant-1", "Tenant-1/1".to_owned()),
+        (&hyphens, format!("{}/1", hyphens.to_uppercase())),
+        (&digits, format!("{hyphens}/1")),
+    ];
+    for (tenant, key) in &bad {
+        let error = hand.enqueue(&[message("t").tenant(*tenant).dedupe_key(key)]).await.expect_err("a foreign key");
+        assert!(matches!(error.invalid_message(), Some(InvalidMessage::ForeignDedupeKey { .. })), "{error:?}");
     }
-    assert_eq!(hand.counts().await.0, 3);
+    assert_eq!(hand.counts().await.0, i64::try_from(good.len()).expect("few"));
 }
 
 /// Proves M3, M4: the tenant is part of what is unique. Whoever names no tenant and spells a tenant's key takes nothing away
 /// from it, in whatever order they come, and each finds its own message again.
 pub async fn nobody_takes_the_key_of_a_tenant(hand: Hand) {
-    let tenant = Uuid::from_u128(0xabcd_ef01);
+    let tenant = "tenant-1";
     let (stranger, owner) = (
         |key: &str| message("t").dedupe_key(format!("{tenant}/{key}")),
         |key: &str| message("t").dedupe_key(format!("{tenant}/{key}")).tenant(tenant),

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use postrider::{Claimed, OnDead, Route};
-use uuid::Uuid;
 
 use super::hand::{Hand, LONG, ids, message, numbers, token};
 
@@ -274,7 +273,7 @@ pub async fn one_at_a_time_takes_turns(hand: Hand) {
 
 /// A worker that serves two tenants in turn comes around to every lane of both.
 pub async fn tenants_in_turn_starve_no_lane(hand: Hand) {
-    let tenants = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let tenants = ["a", "a/b"];
     for tenant in tenants {
         for n in 0..8 {
             hand.put(message("t").lane(format!("{tenant}-{}", n % 2)).tenant(tenant)).await;
@@ -282,7 +281,7 @@ pub async fn tenants_in_turn_starve_no_lane(hand: Hand) {
     }
     let mut seen = HashSet::new();
     for turn in 0..4 {
-        let held = hand.take_as(&hand.wants(1).tenant_id(Some(tenants[turn % 2]))).await;
+        let held = hand.take_as(&hand.wants(1).tenant_id(Some(tenants[turn % 2].to_owned()))).await;
         hand.deliver(&held).await;
         seen.extend(held.into_iter().filter_map(|one| one.lane));
     }

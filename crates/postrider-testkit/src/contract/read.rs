@@ -159,13 +159,13 @@ pub async fn a_page_ends_between_two_messages(hand: Hand) {
 
 /// Topic, tenant and lane narrow a list.
 pub async fn a_list_is_filtered(hand: Hand) {
-    let tenant = Uuid::from_u128(7);
+    let tenant = "tenant-1";
     hand.put_all(&[message("plain"), message("tenant").tenant(tenant), message("lane").lane("a")]).await;
     for state in [None, Some(DeliveryState::Pending)] {
         let all = filter(state);
         let narrowed = [
             (ListFilter { topic: Some("plain".to_owned()), ..all.clone() }, "plain"),
-            (ListFilter { tenant_id: Some(tenant), ..all.clone() }, "tenant"),
+            (ListFilter { tenant_id: Some(tenant.to_owned()), ..all.clone() }, "tenant"),
             (ListFilter { lane: Some("a".to_owned()), ..all.clone() }, "lane"),
         ];
         for (filter, topic) in narrowed {

@@ -196,8 +196,15 @@ pub async fn a_message_is_found_by_its_dedupe_key(hand: Hand) {
     assert_eq!(found(None, None, "k").await, [ids[2], ids[1], ids[0]]);
     assert_eq!(found(None, Some("z.*"), "other").await, [ids[4]]);
     assert!(found(None, None, "nothing").await.is_empty());
-    let tenant = Uuid::from_u128(7);
-    for key in [format!("{tenant}/k"), format!("{}/k", tenant.simple())] {
+    let uuid = Uuid::from_u128(7);
+    let (hyphens, digits) = (uuid.to_string(), uuid.simple().to_string());
+    for (tenant, key) in [
+        ("tenant-1", "tenant-1/k".to_owned()),
+        ("grüße/b", "grüße/b/k/".to_owned()),
+        (&hyphens, format!("{hyphens}/k")),
+        (&hyphens, format!("{digits}/k")),
+        (&digits, format!("{digits}/l")),
+    ] {
         let id = hand.put(keyed("a", "x", &key).tenant(tenant)).await.message_id;
         assert_eq!((found(None, None, &key).await, found(Some("a"), Some("x"), &key).await), (vec![id], vec![id]));
     }

@@ -157,11 +157,11 @@ pub async fn repair_ends_expired_leases(hand: Hand) {
     let live = hand.put(message("live")).await.message_id;
     hand.take(1).await;
     // Of two tenants, so that the claim of one does not take over the other's.
-    let [one, two] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let [one, two] = ["one", "two"];
     let spent = hand.put(message("spent").tenant(one)).await.message_id;
-    hand.lose_as(&hand.wants(1).max_attempts(1).tenant_id(Some(one))).await;
+    hand.lose_as(&hand.wants(1).max_attempts(1).tenant_id(Some(one.to_owned()))).await;
     let tired = hand.put(message("tired").tenant(two)).await.message_id;
-    hand.lose_as(&hand.wants(1).max_attempts(2).tenant_id(Some(two))).await;
+    hand.lose_as(&hand.wants(1).max_attempts(2).tenant_id(Some(two.to_owned()))).await;
     assert_eq!(hand.status_of("default").await.expired, 2);
     assert_eq!(other.repair_expired_leases(100).await.expect("repair"), 2);
     assert_eq!(other.repair_expired_leases(100).await.expect("repair"), 0);

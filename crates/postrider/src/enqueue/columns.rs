@@ -29,7 +29,7 @@ const COLUMNS: [Column; 13] = [
         Body::Bytes(_) => None,
     }),
     column("namespace", Kind::Text, |message| text(message.namespace.as_deref())),
-    column("tenant_id", Kind::Uuid, |message| message.tenant_id.map(Field::Uuid)),
+    column("tenant_id", Kind::Text, |message| text(message.tenant_id.as_deref())),
     column("lane", Kind::Text, |message| text(message.lane.as_deref())),
     column("dedupe_key", Kind::Text, |message| text(message.dedupe_key.as_deref())),
     column("priority", Kind::Integer, |message| Some(Field::Integer(message.priority))),
@@ -58,7 +58,6 @@ const COLUMNS: [Column; 13] = [
 enum Kind {
     Text,
     Json,
-    Uuid,
     Integer,
     Bytes,
     Time,
@@ -68,7 +67,6 @@ enum Kind {
 /// What one message has in one column.
 enum Field<'a> {
     Text(Cow<'a, str>),
-    Uuid(Uuid),
     Integer(i32),
     Bytes(&'a [u8]),
     Time(SystemTime),
@@ -86,7 +84,6 @@ impl Kind {
         match self {
             Self::Text => ("text", None),
             Self::Json => ("text", Some("jsonb")),
-            Self::Uuid => ("uuid", None),
             Self::Integer => ("int4", None),
             Self::Bytes => ("bytea", None),
             Self::Time => ("text", Some("timestamptz")),
@@ -108,9 +105,6 @@ impl Column {
                 let texts = fields.map(|field| field.map(|field| field.into_text(self.name)).transpose());
                 PostgresArray::Text(unless_empty(texts.collect::<Result<_, _>>()?))
             }
-            Kind::Uuid => PostgresArray::Uuid(unless_empty(
-                fields.map(|field| if let Some(Field::Uuid(id)) = field { Some(id) } else { None }).collect(),
-            )),
             Kind::Integer => PostgresArray::Integer(unless_empty(
                 fields
                     .map(|field| if let Some(Field::Integer(number)) = field { Some(number) } else { None })
@@ -127,7 +121,6 @@ impl Column {
         Ok(match (self.of)(message) {
             None => SqliteValue::Null,
             Some(Field::Text(text)) => SqliteValue::Text(text),
-            Some(Field::Uuid(id)) => id.into(),
             Some(Field::Integer(number)) => SqliteValue::Integer(number.into()),
             Some(Field::Bytes(bytes)) => SqliteValue::Blob(bytes.into()),
             Some(Field::Time(time)) => {
@@ -147,7 +140,7 @@ impl<'a> Field<'a> {
                 .to_string()
                 .into(),
             Self::Span(span) => format!("{}.{:06}", span.as_secs(), span.subsec_micros()).into(),
-            Self::Uuid(_) | Self::Integer(_) | Self::Bytes(_) => unreachable!("the column's kind says what it holds"),
+            Self::Integer(_) | Self::Bytes(_) => unreachable!("the column's kind says what it holds"),
         })
     }
 }

@@ -202,7 +202,7 @@ impl<'a> SqliteInsert<'a> {
                 id.into(),
                 message.namespace.as_deref().into(),
                 message.topic.as_str().into(),
-                message.tenant_id.into(),
+                message.tenant_id.as_deref().into(),
                 message.dedupe_key.as_deref().into(),
             ];
             SqliteAnswer::Ask(Statement::new(SQLITE_LOOKUP, key.into()))

@@ -64,11 +64,11 @@ pub fn prune_inbox(tx: &Connection, older_than: Option<Duration>, batch_size: u3
 }
 
 /// Source, lane and tenant.
-type LaneKey = (String, String, Vec<u8>);
+type LaneKey = (String, String, String);
 
 struct PrunedEvent {
     event_id: Uuid,
-    tenant: Vec<u8>,
+    tenant: String,
     source: String,
     lane: Option<String>,
     sequence_id: Option<i64>,

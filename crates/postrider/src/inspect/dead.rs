@@ -53,7 +53,7 @@ pub struct DeadLetter {
     /// Its topic.
     pub topic: String,
     /// Its tenant.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// Its lane.
     pub lane: Option<String>,
     /// Its number in the lane.

@@ -31,7 +31,7 @@ pub struct DeadFilter {
     pub topic: Option<String>,
     /// Of this tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// In this lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
@@ -72,7 +72,7 @@ pub struct DeliveryFilter {
     pub topic: Option<String>,
     /// Of this tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// In this lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
@@ -107,7 +107,7 @@ pub struct ListFilter {
     /// Of this topic; `*` stands for any characters, as in a route.
     pub topic: Option<String>,
     /// Of this tenant.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// In this lane.
     pub lane: Option<String>,
     /// For this sink.

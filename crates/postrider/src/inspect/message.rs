@@ -81,7 +81,7 @@ pub struct MessageDetail {
     /// Its topic.
     pub topic: String,
     /// Its tenant.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// Its lane.
     pub lane: Option<String>,
     /// Its number in the lane.
@@ -184,7 +184,7 @@ pub struct Entry {
     /// Its topic.
     pub topic: String,
     /// Its tenant.
-    pub tenant_id: Option<Uuid>,
+    pub tenant_id: Option<String>,
     /// Its priority.
     pub priority: i32,
     /// When what it tells happened.

@@ -76,7 +76,7 @@ pub(crate) fn enqueue_detail(message: &Message) -> Map<String, Value> {
     let told = [
         ("topic", Some(message.topic.as_str().into())),
         ("namespace", message.namespace.as_deref().map(Value::from)),
-        ("tenant_id", message.tenant_id.map(|tenant| tenant.to_string().into())),
+        ("tenant_id", message.tenant_id.as_deref().map(Value::from)),
         ("lane", message.lane.as_deref().map(Value::from)),
         ("dedupe_key", message.dedupe_key.as_deref().map(Value::from)),
     ];

@@ -108,7 +108,7 @@ impl Queue for PostgresStore {
         lease::abandon(self, token).await
     }
 
-    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+    async fn has_due(&self, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error> {
         claim::has_due(self, sink, tenant_id).await
     }
 

@@ -132,10 +132,10 @@ impl Queue for SqliteStore {
         self.write(move |session| lease::abandon(session, token)).await
     }
 
-    async fn has_due(&self, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+    async fn has_due(&self, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error> {
         input::sink(sink)?;
-        let sink = sink.to_owned();
-        self.reader.run(move |session| claim::has_due(session, &sink, tenant_id)).await
+        let (sink, tenant_id) = (sink.to_owned(), tenant_id.map(str::to_owned));
+        self.reader.run(move |session| claim::has_due(session, &sink, tenant_id.as_deref())).await
     }
 
     async fn content(&self, token: LeaseToken, message_id: Uuid) -> Result<Option<ClaimedContent>, Error> {

@@ -141,7 +141,7 @@ fn varied() -> Vec<Message> {
             [headers(json(text), text).lane(*text), bytes, json(text).dedupe_key(*text).namespace(*text)]
         })
         .collect();
-    let tenant = Uuid::from_u128(7);
+    let tenant = "tenant-1";
     let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
     messages.push(json("plain"));
     messages.push(json("due").due_at(at).occurred_at(at).priority(-7));

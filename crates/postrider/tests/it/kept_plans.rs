@@ -31,7 +31,7 @@ const CALLS: &[(&str, &str)] = &[
          array_fill('b'::text, array[100]), sequence_id => array(select generate_series(1, 100)::int8))",
     ),
     ("claim", "select outbox.claim('w', 100, 60)"),
-    ("claim of a tenant", "select outbox.claim('w', 100, 60, tenant_id => gen_random_uuid())"),
+    ("claim of a tenant", "select outbox.claim('w', 100, 60, tenant_id => 'tenant-1')"),
     ("renew", "select outbox.renew((TOKEN_OF_EACH)[1], HELD, 60)"),
     ("content", "select outbox.content((TOKEN_OF_EACH)[1], (HELD)[1])"),
     (
@@ -129,7 +129,7 @@ async fn warmed(database: &Database) -> Client {
     let client = database.connect().await;
     let calls = [
         "select outbox.claim('w', 100, 60)".to_owned(),
-        format!("select outbox.claim('w', 100, 60, tenant_id => {NOBODY}, lease_token => gen_random_uuid())"),
+        "select outbox.claim('w', 100, 60, tenant_id => 'nobody', lease_token => gen_random_uuid())".to_owned(),
         format!("select outbox.renew({NOBODY}, array[{NOBODY}], 60)"),
         format!("select outbox.release({NOBODY}, array[{NOBODY}])"),
         format!("select outbox.content({NOBODY}, {NOBODY})"),

@@ -182,7 +182,13 @@ async fn plain_sql_enqueues() {
         "(topic, payload, occurred_at) values ('t', '1', 253402300800000000)",
         "(topic, payload, occurred_at) values ('t', '1', -62135596800000001)",
         "(topic, payload, tenant_id) values ('t', '1', x'00')",
-        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', randomblob(16), 'k')",
+        "(topic, payload, tenant_id) values ('t', '1', '')",
+        "(topic, payload, tenant_id) values ('t', '1', hex(zeroblob(128)))",
+        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', 'tenant-1', 'k')",
+        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', 'tenant-1', 'tenant-10/k')",
+        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', 'tenant-1', 'tenant1/k')",
+        "(topic, payload, tenant_id, dedupe_key) values ('t', '1', '00000000-0000-0000-0000-0000-0000000', \
+         '000000000000000000000000000000/k')",
         "(topic, payload, lane) values ('t', '1', '')",
         "(topic, body) values ('t', zeroblob(16777217))",
     ] {
@@ -357,7 +363,7 @@ fn a_store_outlives_runtimes_and_its_threads_end_with_it() {
 #[tokio::test]
 async fn views_are_for_people() {
     let site = Site::new();
-    let tenant = Uuid::from_u128(7);
+    let tenant = "tenant-1";
     let id = site.store.enqueue(&[message("t").tenant(tenant).lane("a"), message("dead")]).await.unwrap()[0].message_id;
     let held = site.claim(10).await;
     let dead = held.iter().find(|one| one.topic == "dead").unwrap();

@@ -291,7 +291,7 @@ async fn heavy_history_costs_measure_and_status_nothing() {
         "select * from outbox.find_messages(sink => 'nothing')",
         "select * from outbox.find_messages(state => 'delivered')",
         "select * from outbox.find_messages(state => 'delivered', sink => 'nothing')",
-        "select * from outbox.find_messages(state => 'delivered', tenant_id => gen_random_uuid())",
+        "select * from outbox.find_messages(state => 'delivered', tenant_id => 'tenant-1')",
         "select * from outbox.find_messages(state => 'discarded')",
         "select * from outbox.find_messages(state => 'pending', topic => 'nothing')",
         "select * from outbox.find_messages(state => 'leased', lane => 'nothing')",

@@ -147,12 +147,12 @@ fn content(fields: &Fields<'_>, rules: &Rules) -> Result<(Event, Message), Rejec
     let missing = |name: &str| Rejection::new(format!("invalid_{name}"), format!("{name} is missing"));
     let event_id: Uuid = fields.get("event_id", "a UUID")?.ok_or_else(|| missing("event_id"))?;
     let topic = fields.text("event_type")?.ok_or_else(|| missing("event_type"))?;
-    let tenant_id: Option<Uuid> = fields.get("tenant_id", "a UUID")?;
+    let tenant_id = fields.text("tenant_id")?;
     let lane = fields.text("lane")?;
     let sequence_id: Option<i64> = fields.get("sequence_id", "a number")?;
     let source = fields.text("source")?.filter(|source| !source.is_empty());
     let occurred_at = fields.time("occurred_at")?;
-    rules.sender.check(source.as_deref(), tenant_id)?;
+    rules.sender.check(source.as_deref(), tenant_id.as_deref())?;
 
     let mut event = Event::new(event_id);
     let mut message = match (fields.0.get("payload"), fields.text("body")?) {
@@ -173,7 +173,7 @@ fn content(fields: &Fields<'_>, rules: &Rules) -> Result<(Event, Message), Rejec
     }
     message = message.header(EVENT_ID_HEADER, event_id.to_string());
     if let Some(tenant_id) = tenant_id {
-        event = event.tenant(tenant_id);
+        event = event.tenant(&tenant_id);
         message = message.tenant(tenant_id);
     }
     if let Some(source) = &source {
@@ -229,7 +229,8 @@ mod tests {
             (format!(r#"{{"event_id": "{ID}", "event_type": "t", "payload": "\u0000"}}"#), "invalid_payload"),
             (format!(r#"{{{good}, "body": "AAE="}}"#), "invalid_body"),
             (format!(r#"{{"event_id": "{ID}", "event_type": "t", "body": "?"}}"#), "invalid_body"),
-            (format!(r#"{{{good}, "tenant_id": "tenant-1"}}"#), "invalid_tenant_id"),
+            (format!(r#"{{{good}, "tenant_id": ""}}"#), "invalid_tenant_id"),
+            (format!(r#"{{{good}, "tenant_id": 1}}"#), "invalid_tenant_id"),
             (format!(r#"{{{good}, "occurred_at": "yesterday"}}"#), "invalid_occurred_at"),
             (format!(r#"{{{good}, "lane": ""}}"#), "invalid_lane"),
             (format!(r#"{{{good}, "lane": "a", "sequence_id": 0}}"#), "invalid_sequence_id"),
@@ -242,5 +243,6 @@ mod tests {
             assert_eq!(rejection(&event).as_deref(), Some(code), "{event}");
         }
         assert_eq!(rejection(&format!(r#"{{{good}, "tenant_id": null, "unknown": 1}}"#)), None);
+        assert_eq!(rejection(&format!(r#"{{{good}, "tenant_id": "tenant-1"}}"#)), None);
     }
 }

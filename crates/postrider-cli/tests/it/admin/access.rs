@@ -64,7 +64,7 @@ fn endpoints(id: &str) -> Vec<Endpoint> {
         get("/api/v1/relays", Look, "/api/v1/relays?limit=1", "unknown field `limit`"),
         get("/api/v1/routes", Look, "/api/v1/routes?limit=1", "unknown field `limit`"),
         get("/api/v1/dead-letters", Look, "/api/v1/dead-letters?after=nonsense", "after is not the `next`"),
-        get("/api/v1/dead-letters/groups", Look, "/api/v1/dead-letters/groups?tenant_id=acme", "tenant_id"),
+        get("/api/v1/dead-letters/groups", Look, "/api/v1/dead-letters/groups?died_from=monday", "an RFC 3339 time"),
         get("/api/v1/audit", Look, "/api/v1/audit?after=first", "after"),
         Endpoint {
             method: Method::POST,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::server::{READ, Server, claim, kill, message, send, store, until};
 use crate::support::outboxes;
 
-const TENANT: &str = "6f1c8b0e-0000-4000-8000-000000000001";
+const TENANT: &str = "tenant-1";
 
 fn keys(document: &Value) -> BTreeSet<&str> {
     document.as_object().unwrap().keys().map(String::as_str).collect()
@@ -64,8 +64,7 @@ async fn the_state_keeps_the_last_success() {
 async fn a_line_of_the_outbox_has_the_documents_fields() {
     for outbox in outboxes().await {
         let (server, store) = (Server::serve(&outbox), store(&outbox));
-        let tenant = TENANT.parse().unwrap();
-        kill(&*store, &[message("meter.read", 1).tenant(tenant).priority(7)], "REFUSED").await;
+        kill(&*store, &[message("meter.read", 1).tenant(TENANT).priority(7)], "REFUSED").await;
         store.enqueue(&[message("t", 2), message("t", 3)]).await.unwrap();
         let held = claim(&*store).await;
         store.ack("hand", &held[0]).await.unwrap();

@@ -16,9 +16,9 @@ fn items(document: &Value) -> &Vec<Value> {
 async fn a_message_is_enqueued_found_and_shown() {
     for outbox in outboxes().await {
         let server = Server::serve(&outbox);
-        let tenant = "6f1c8b0e-0000-4000-8000-000000000001";
+        let tenant = "tenant-1";
         let body = r#"{"topic": "order.placed", "payload": {"n": 12345678901234567890, "x": 1.10}, "namespace": "shop",
-            "tenant_id": "6f1c8b0e-0000-4000-8000-000000000001", "lane": "order-7", "dedupe_key": "6f1c8b0e-0000-4000-8000-000000000001/7", "priority": 5,
+            "tenant_id": "tenant-1", "lane": "order-7", "dedupe_key": "tenant-1/7", "priority": 5,
             "headers": {"trace": "abc"}, "due_at": "2099-01-31T08:00:00Z"}"#;
         let request = || {
             server

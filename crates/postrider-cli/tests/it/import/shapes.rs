@@ -101,7 +101,7 @@ pub(super) const SHAPES: &[Shape] = &[
                  lease_expires_at timestamptz, attempt_count int not null default 0, last_attempt_at timestamptz, \
                  last_error_code text, last_error_message text, failed_at timestamptz, dlq_reason text, payload_size_bytes int); \
                  insert into sync_outbox (id, tenant_id, event_type, status, priority, payload_json, lease_expires_at, attempt_count, last_error_code, last_error_message, dlq_reason) values \
-                 ('a0000000-0000-4000-8000-000000000001', 'b0000000-0000-4000-8000-000000000001', 'test.event', 'pending', 5, '1', null, 0, null, null, null), \
+                 ('a0000000-0000-4000-8000-000000000001', 'tenant-1', 'test.event', 'pending', 5, '1', null, 0, null, null, null), \
                  ('a0000000-0000-4000-8000-000000000002', null, 'test.event', 'claimed', 0, '2', now() + interval '1 hour', 1, null, null, null), \
                  ('a0000000-0000-4000-8000-000000000003', null, 'test.event', 'sending', 0, '3', now() - interval '1 hour', 2, null, null, null), \
                  ('a0000000-0000-4000-8000-000000000004', null, 'test.event', 'acked', 0, '4', null, 1, null, null, null), \

@@ -14,7 +14,7 @@ use super::{Receiver, drained, event, events, ids, refused, sent_ids, statuses};
 use crate::admin::server::store;
 use crate::support::{Outbox, command, finish, outboxes};
 
-const TENANT: &str = "6f1c8b0e-0000-4000-8000-000000000001";
+const TENANT: &str = "tenant-1";
 const OTHER_TENANT: &str = "6f1c8b0e-0000-4000-8000-000000000002";
 
 const SITE_7: &str = "seven-4f0a97cf1c5b6f1d2e";
@@ -31,9 +31,8 @@ fn config(text: &str) -> NamedTempFile {
 fn two_sites_and_a_hub() -> NamedTempFile {
     config(&format!(
         "[[receive.tokens]]\nname = \"site-7\"\ntoken = \"{SITE_7}\"\nsources = [\"site-7\"]\ntenants = [\"{TENANT}\"]\n\
-         [[receive.tokens]]\nname = \"site-8\"\ntoken = \"{SITE_8}\"\nsources = [\"site-8\"]\ntenants = [\"{}\"]\n\
-         [[receive.tokens]]\nname = \"hub\"\ntoken = \"{HUB}\"\nsources = [\"hub/*\"]\ntenants = [\"*\", \"\"]\n",
-        OTHER_TENANT.to_uppercase()
+         [[receive.tokens]]\nname = \"site-8\"\ntoken = \"{SITE_8}\"\nsources = [\"site-8\"]\ntenants = [\"{OTHER_TENANT}\"]\n\
+         [[receive.tokens]]\nname = \"hub\"\ntoken = \"{HUB}\"\nsources = [\"hub/*\"]\ntenants = [\"*\", \"\"]\n"
     ))
 }
 
@@ -76,6 +75,7 @@ async fn a_token_speaks_for_its_sources_and_tenants() {
             from(Some("site-8"), None, 4),
             from(Some("site-80"), Some(OTHER_TENANT), 5),
             from(None, Some(OTHER_TENANT), 6),
+            from(None, Some("tenant-10"), 7),
         ];
         let answer = receiver.send_as(SITE_8, &batch).await;
         let document: Value = answer.json().await.unwrap();
@@ -90,6 +90,7 @@ async fn a_token_speaks_for_its_sources_and_tenants() {
         assert_eq!(told(3), pair("rejected", "tenant_not_allowed"));
         assert_eq!(told(4), pair("rejected", "source_not_allowed"));
         assert_eq!(told(5), pair("accepted", ""), "it names no source, so it claims none");
+        assert_eq!(told(6), pair("rejected", "tenant_not_allowed"));
         let words = document["results"][1]["message"].as_str().unwrap();
         assert!(words.contains("site-8") && words.contains("site-7") && !words.contains(SITE_8), "{words}");
 

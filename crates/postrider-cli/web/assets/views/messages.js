@@ -32,7 +32,7 @@ export function Messages({ route: { query } }) {
     { name: 'id', label: 'Id, or its end', more: true, placeholder: '8930f0599708' },
     { name: 'dedupe_key', label: 'Dedupe key', more: true },
     { name: 'namespace', label: 'Namespace', more: true },
-    { name: 'tenant_id', label: 'Tenant', more: true, placeholder: 'UUID' },
+    { name: 'tenant_id', label: 'Tenant', more: true },
     { name: 'from', label: 'Enqueued from', time: true, more: true },
     { name: 'to', label: 'Enqueued before', time: true, more: true },
   ];

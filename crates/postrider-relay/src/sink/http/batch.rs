@@ -33,7 +33,7 @@ pub(super) struct Events<'a> {
 struct Event<'a> {
     event_id: Uuid,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tenant_id: Option<Uuid>,
+    tenant_id: Option<&'a str>,
     event_type: &'a str,
     occurred_at: String,
     /// Who numbers the lanes, if that is configured: a receiver of several sites tells them apart by it.
@@ -74,7 +74,7 @@ fn event(message: &Claimed, source: Option<String>) -> Event<'_> {
     };
     Event {
         event_id: message.message_id,
-        tenant_id: message.tenant_id,
+        tenant_id: message.tenant_id.as_deref(),
         event_type: &message.topic,
         occurred_at: rfc3339(message.occurred_at),
         source,

@@ -38,7 +38,7 @@ pub(super) fn attributes<'a>(
         ("type", Cow::from(&message.topic)),
         ("time", rfc3339(message.occurred_at).into()),
     ];
-    attributes.extend(message.tenant_id.map(|tenant| ("tenantid", tenant.to_string().into())));
+    attributes.extend(message.tenant_id.as_ref().map(|tenant| ("tenantid", Cow::from(tenant))));
     attributes.extend(message.lane.as_ref().map(|lane| ("partitionkey", Cow::from(lane))));
     let sequence = |number: i64| Cow::from(format!("{number:0SEQUENCE_DIGITS$}"));
     attributes.extend(message.sequence_id.map(|number| ("sequence", sequence(number))));

@@ -10,7 +10,7 @@
 create or replace function :"schema".route_changes(sinks text[], places tid[])
     returns table (
         place tid, message_id uuid, source text, occurred_at timestamptz, due_at timestamptz, priority integer,
-        size_bytes integer, sequence_id bigint, tenant_id uuid, lane text, missing text[], gone boolean
+        size_bytes integer, sequence_id bigint, tenant_id text, lane text, missing text[], gone boolean
     )
     language sql stable
     set search_path = pg_catalog, :"schema", pg_temp

@@ -9,7 +9,7 @@
 -- Zero: nothing of the kind is pending, or a claim is just taking it.
 create or replace function :"schema".cancel(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
-    tenant_id uuid default null, lane text default null, at_most integer default 1000, actor text default null
+    tenant_id text default null, lane text default null, at_most integer default 1000, actor text default null
 )
     returns integer language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp

@@ -6,7 +6,7 @@
 -- Index: dead_letter_by_time or dead_letter_of_sink, backwards; dead_letter_pk for message_ids. A custom plan, so that
 --   what is null is no part of it.
 create or replace function :"schema".change_dead(
-    action text, message_ids uuid[], sink text, namespace text, topic text, tenant_id uuid, lane text, reason text,
+    action text, message_ids uuid[], sink text, namespace text, topic text, tenant_id text, lane text, reason text,
     error_code text, died_from timestamptz, died_to timestamptz, at_most integer, actor text
 )
     returns integer language plpgsql

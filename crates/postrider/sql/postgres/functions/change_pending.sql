@@ -6,7 +6,7 @@
 -- Index: delivery_pk for named messages, delivery_lane for a lane of a sink; otherwise it reads the hot table once. The
 --   message is looked up only if its namespace or topic is asked for. A custom plan, so that what is null is no part of it.
 create or replace function :"schema".change_pending(
-    action text, message_ids uuid[], sink text, namespace text, topic text, tenant_id uuid, lane text, at_most integer,
+    action text, message_ids uuid[], sink text, namespace text, topic text, tenant_id text, lane text, at_most integer,
     actor text
 )
     returns integer language plpgsql

@@ -12,7 +12,7 @@
 --
 -- Order: without a lane by priority, due time and id; then lanes, each by sequence. When both wait, each gets half.
 -- The round over the lanes begins after the lane where this session's last claim stopped, so that no lane starves. The
--- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, the tenant, `/`, the lane), one
+-- session remembers it in a custom setting (`+` or `-` for whose turn the odd one is, the tenant after its length, `/`, the lane), one
 -- for each sink and 64 for its tenants, so that they stay few: only a hint where to look first, forgotten with the
 -- session.
 --
@@ -31,7 +31,7 @@ create or replace function :"schema".claim(
     lease_seconds  numeric,
     sink           text        default 'default',
     max_attempts   integer     default 10,
-    tenant_id      uuid        default null,
+    tenant_id      text        default null,
     lane_run       integer     default 100,
     due_from       timestamptz default '-infinity',
     hop_limit      integer     default 2000,
@@ -100,10 +100,10 @@ begin
     -- what they leave is filled up. Rows locked by this transaction are not skipped, so the second look finds the first
     -- half again, and more. Whose turn it is may take one that is too large for its share.
     v_cursor := 'postrider.cursor_' || to_hex(hashtextextended(current_setting('search_path') || '/' || claim.sink, 0))
-        || coalesce('_' || (hashtextextended(claim.tenant_id::text, 0) & 63), '');
+        || coalesce('_' || (hashtextextended(claim.tenant_id, 0) & 63), '');
     v_memory := coalesce(current_setting(v_cursor, true), '');
     v_turn := case when v_memory like '-%' then 0 else 1 end;
-    v_tenant := coalesce(claim.tenant_id::text, '') || '/';
+    v_tenant := coalesce(length(claim.tenant_id) || ':' || claim.tenant_id, '') || '/';
     v_start_lane := case when starts_with(substr(v_memory, 2), v_tenant)
                          then substr(v_memory, 2 + length(v_tenant)) else '' end;
     -- Once, unless all that was picked had to be buried; not for ever, for each round steps over what the ones before it

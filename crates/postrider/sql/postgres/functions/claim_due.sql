@@ -12,7 +12,7 @@
 --
 -- One statement for each step, and for each index: an empty claim starts two of them, and none that is made for thousands.
 create or replace function :"schema".pick_due(
-    sink text, tenant_id uuid, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
+    sink text, tenant_id text, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
     max_attempts integer, due_from timestamptz,
     out places tid[], out unsettled_ids uuid[], out bytes bigint, out tried boolean, out more boolean
 )

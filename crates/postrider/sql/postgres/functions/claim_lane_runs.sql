@@ -16,7 +16,7 @@
 -- tried before, lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is free. at_limit: the hop
 -- limit was reached at this lane (place is null if it is not free).
 create or replace function :"schema".claim_lane_runs(
-    sink text, tenant_id uuid, room integer, at_time timestamptz, max_attempts integer,
+    sink text, tenant_id text, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
     returns table (

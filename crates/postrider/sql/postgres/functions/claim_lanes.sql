@@ -4,7 +4,7 @@
 -- Caller: claim, once (rows locked by this transaction would not be skipped). Internal.
 -- Locks and indexes: those of claim_lane_runs.
 create or replace function :"schema".claim_lanes(
-    sink text, tenant_id uuid, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
+    sink text, tenant_id text, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
     max_attempts integer, lane_run integer, start_lane text, hop_limit integer,
     out places tid[], out lane_tails bigint[], out unsettled_ids uuid[], out bytes bigint, out tried boolean,
     out last_lane text

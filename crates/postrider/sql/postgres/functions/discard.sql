@@ -1,7 +1,7 @@
 -- Gives up dead letters that are described instead of named, as in redrive_matching; see discard.
 create or replace function :"schema".discard_matching(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
-    tenant_id uuid default null, lane text default null, reason text default null, error_code text default null,
+    tenant_id text default null, lane text default null, reason text default null, error_code text default null,
     died_from timestamptz default null, died_to timestamptz default null, at_most integer default 1000, actor text default null
 )
     returns integer language sql security definer

@@ -1,7 +1,7 @@
 -- The message that a dedupe key stands for, and its number in its lane; both null if the key is free. Internal.
 -- Caller: enqueue, which has just met the key. Indexes: dedupe_pk, message_pk, whatever the planner thought of the tables.
 create or replace function :"schema".known_key(
-    namespace text, topic text, tenant_id uuid, dedupe_key text, out message_id uuid, out sequence_id bigint
+    namespace text, topic text, tenant_id text, dedupe_key text, out message_id uuid, out sequence_id bigint
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -11,7 +11,7 @@ as $$
 begin
     select d.message_id into message_id from dedupe d
     where d.namespace = known_key.namespace and d.topic = known_key.topic
-      and d.tenant = coalesce(known_key.tenant_id::text, '') and d.dedupe_key = known_key.dedupe_key
+      and d.tenant = coalesce(known_key.tenant_id, '') and d.dedupe_key = known_key.dedupe_key
     -- An old snapshot may show a key that was pruned beside the one of this transaction.
     order by d.message_id desc
     limit 1;
@@ -32,7 +32,7 @@ create or replace function :"schema".enqueue(
     topic          text,
     payload        jsonb       default null,
     namespace      text        default 'default',
-    tenant_id      uuid        default null,
+    tenant_id      text        default null,
     lane           text        default null,
     dedupe_key     text        default null,
     priority       integer     default 0,
@@ -88,7 +88,7 @@ begin
         -- next round.
         loop
             insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
-            values (v_namespace, enqueue.topic, coalesce(enqueue.tenant_id::text, ''), enqueue.dedupe_key, enqueue.message_id)
+            values (v_namespace, enqueue.topic, coalesce(enqueue.tenant_id, ''), enqueue.dedupe_key, enqueue.message_id)
             on conflict (namespace, topic, tenant, dedupe_key) do nothing;
             exit when found;
             select k.message_id, k.sequence_id into message_id, sequence_id

@@ -2,7 +2,7 @@
 -- Caller: an operator, through the admin API or by SQL. The rules are enqueue's. `actor` null: the login.
 -- Returns one row, as enqueue does; a dedupe key that was known is an entry that changed nothing.
 create or replace function :"schema".enqueue_as(
-    actor text, topic text, payload jsonb default null, namespace text default 'default', tenant_id uuid default null,
+    actor text, topic text, payload jsonb default null, namespace text default 'default', tenant_id text default null,
     lane text default null, dedupe_key text default null, priority integer default 0, headers jsonb default null,
     due_at timestamptz default null, occurred_at timestamptz default null, body bytea default null,
     content_type text default null, delay_seconds numeric default null,

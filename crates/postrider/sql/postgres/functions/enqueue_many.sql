@@ -10,7 +10,7 @@ create or replace function :"schema".enqueue_many(
     topic          text[],
     payload        jsonb[]       default null,
     namespace      text[]        default null,
-    tenant_id      uuid[]        default null,
+    tenant_id      text[]        default null,
     lane           text[]        default null,
     dedupe_key     text[]        default null,
     priority       integer[]     default null,
@@ -93,13 +93,13 @@ begin
         loop
             with written as (
                 insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
-                select coalesce(i.namespace, 'default'), i.topic, coalesce(i.tenant_id::text, ''), i.dedupe_key, i.id
+                select coalesce(i.namespace, 'default'), i.topic, coalesce(i.tenant_id, ''), i.dedupe_key, i.id
                 from unnest(enqueue_many.namespace, enqueue_many.topic, enqueue_many.tenant_id, enqueue_many.dedupe_key,
                             v_ids, v_named)
                      with ordinality as i (namespace, topic, tenant_id, dedupe_key, id, named, ordinal)
                 where i.dedupe_key is not null and i.named is null
                 order by coalesce(i.namespace, 'default') collate "C", i.topic collate "C",
-                         coalesce(i.tenant_id::text, '') collate "C", i.dedupe_key collate "C", i.ordinal
+                         coalesce(i.tenant_id, '') collate "C", i.dedupe_key collate "C", i.ordinal
                 on conflict (namespace, topic, tenant, dedupe_key) do nothing
                 returning message_id
             )
@@ -113,7 +113,7 @@ begin
                 left join lateral (
                     select d.message_id from dedupe d
                     where d.namespace = coalesce(i.namespace, 'default') and d.topic = i.topic
-                      and d.tenant = coalesce(i.tenant_id::text, '') and d.dedupe_key = i.dedupe_key and n.id is null
+                      and d.tenant = coalesce(i.tenant_id, '') and d.dedupe_key = i.dedupe_key and n.id is null
                     -- An old snapshot may show the key that was pruned beside the one of this transaction.
                     order by d.message_id desc
                     limit 1

@@ -1,8 +1,8 @@
 -- Messages that a dedupe key stands for. One key may stand for one message of each namespace, topic and tenant.
 -- Caller: Inspect::list, people. Reads only.
 --   Hops through dedupe_pk from one pair of namespace and topic to the next, and looks the key up in each: one look if
---   both are given. The tenant is known: a key of a tenant begins with its id and "/". More pairs than `most_topics` are
---   refused, so that the work is bounded.
+--   both are given. The tenant is one of a few: a key of a tenant begins with its id and "/". More pairs than `most_topics`
+--   are refused, so that the work is bounded.
 -- Locks: none. Indexes: dedupe_pk. Zero rows: the key is not known, or its dedupe window is over.
 create or replace function :"schema".find_keys(
     dedupe_key text, namespace text default null, topic text default null, most_topics integer default 1000
@@ -15,10 +15,9 @@ as $$
 declare
     v_pair     record;
     v_hops     integer := 0;
-    v_tenants  constant text[] := array['', case
-        when $1 ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/' then left($1, 36)
-        when $1 ~ '^[0-9a-f]{32}/' then left($1, 32)::uuid::text
-    end];
+    -- None, what stands before one of the slashes, and the UUID whose 32 digits stand before the first.
+    v_tenants  constant text[] := array['', case when $1 ~ '^[0-9a-f]{32}/' then left($1, 32)::uuid::text end]
+        || array(select left($1, n - 1) from generate_series(2, 256) n where substr($1, n, 1) = '/');
 begin
     perform refuse_unless($1 <> '', 'dedupe_key must not be empty');
     perform refuse_unless($4 between 1 and 100000, 'most_topics must be between 1 and 100000');

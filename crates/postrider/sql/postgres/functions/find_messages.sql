@@ -13,7 +13,7 @@
 -- Compiling the plan would take longer than running it: no JIT.
 -- Indexes: message_pk, delivery_pk, dead_letter_pk, attempt_pk. Zero rows: nothing found, and nothing more to look at.
 create or replace function :"schema".find_messages(
-    state text default null, namespace text default null, topic text default null, tenant_id uuid default null,
+    state text default null, namespace text default null, topic text default null, tenant_id text default null,
     lane text default null, sink text default null, id_from uuid default null, id_before uuid default null,
     page_size integer default 100, look_at integer default 10000
 )
@@ -117,5 +117,5 @@ begin
 end
 $$;
 comment on function
-    :"schema".find_messages(text, text, text, uuid, text, text, uuid, uuid, integer, integer) is
+    :"schema".find_messages(text, text, text, text, text, text, uuid, uuid, integer, integer) is
     'A page of messages, newest first, with where each stands. Looks at a bounded number of them.';

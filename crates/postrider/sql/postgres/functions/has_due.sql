@@ -1,7 +1,7 @@
 -- Whether a claim could take something of a sink now, were it not for the locks of others: a claim passes by what is locked, so
 -- its empty answer does not tell. Caller: a drain, before it says that nothing is due. Locks nothing.
 -- Indexes: delivery_due (a walk over what is not due yet), delivery_lane (hops from head to head). False for a paused sink.
-create or replace function :"schema".has_due(sink text, tenant_id uuid default null)
+create or replace function :"schema".has_due(sink text, tenant_id text default null)
     returns boolean language plpgsql security definer
     set search_path = pg_catalog, :"schema", pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off

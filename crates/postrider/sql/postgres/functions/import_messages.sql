@@ -45,7 +45,7 @@ begin
         select c.ordinal, k.message_id from checked c
         cross join lateral (
             select d.message_id from dedupe d
-            where d.namespace = c.namespace and d.topic = c.topic and d.tenant = coalesce(c.tenant_id::text, '')
+            where d.namespace = c.namespace and d.topic = c.topic and d.tenant = coalesce(c.tenant_id, '')
               and d.dedupe_key = c.dedupe_key
             order by d.message_id desc
             limit 1
@@ -54,10 +54,10 @@ begin
     ),
     keyed as (
         insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
-        select c.namespace, c.topic, coalesce(c.tenant_id::text, ''), c.dedupe_key, c.id
+        select c.namespace, c.topic, coalesce(c.tenant_id, ''), c.dedupe_key, c.id
         from checked c left join known k on k.ordinal = c.ordinal
         where c.refused is null and c.dedupe_key is not null and k.ordinal is null
-        order by c.namespace collate "C", c.topic collate "C", coalesce(c.tenant_id::text, '') collate "C",
+        order by c.namespace collate "C", c.topic collate "C", coalesce(c.tenant_id, '') collate "C",
                  c.dedupe_key collate "C", c.ordinal
         on conflict (namespace, topic, tenant, dedupe_key) do nothing
         returning message_id

@@ -39,7 +39,7 @@ create or replace function :"schema".import_checked(
 )
     returns table (
         ordinal integer, source_key text, refused text, state text, claimed boolean, id uuid, namespace text, topic text,
-        tenant_id uuid, lane text, sequence_id bigint, dedupe_key text, priority integer, headers jsonb, payload jsonb,
+        tenant_id text, lane text, sequence_id bigint, dedupe_key text, priority integer, headers jsonb, payload jsonb,
         body bytea, content_type text, content_bytes integer, occurred_at timestamptz, due_at timestamptz,
         attempts integer, ended_at timestamptz, error_code text, error_message text
     )
@@ -57,7 +57,6 @@ declare
     v_micros    constant bigint := (date_part('epoch', v_now) * 1e6)::bigint;
     v_first_id  constant uuid := message_id_floor(v_now - (select s.dedupe_window from setting s));
     v_last_id   constant uuid := message_id_floor(v_now + (select s.partition_width from setting s));
-    v_uuid      constant text := '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$';
     v_uuid_7    constant text := '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$';
     v_payloads  jsonb[];
     v_headers   jsonb[];
@@ -73,7 +72,6 @@ begin
     with input as materialized (
         select r.*, p.as_json, p.as_headers, p.content_bytes,
                case when lower(r.id) ~ v_uuid_7 then r.id::uuid end as old_id,
-               case when lower(r.tenant_id) ~ v_uuid then r.tenant_id::uuid end as tenant,
                coalesce(r.occurred_at, v_now) as happened_at,
                coalesce(r.state, 'null') as said, r.state in ('pending', 'claimed') as is_pending
         from unnest(import_checked.rows) with ordinality as r
@@ -120,8 +118,6 @@ begin
                    then format('state %s is none of pending, claimed, delivered and dead', left(m.said, 100))
                when m.said = 'claimed' and not import_checked.workers_stopped
                    then 'an old worker holds it'
-               when m.tenant_id is not null and m.tenant is null
-                   then format('tenant %s is not a UUID', left(m.tenant_id, 100))
                when m.payload is not null and m.as_json is null
                    then 'payload is not JSON: map it to body'
                when m.headers is not null and jsonb_typeof(m.as_headers) is distinct from 'object'
@@ -134,12 +130,12 @@ begin
                    then 'priority must be between -100 and 100'
                else (coalesce(
                    broken_rule(m.topic, m.namespace, m.as_json, m.body, m.content_bytes),
-                   broken_option(m.tenant, m.lane, m.dedupe_key, 0, m.all_headers, m.content_type,
+                   broken_option(m.tenant_id, m.lane, m.dedupe_key, 0, m.all_headers, m.content_type,
                                  case when m.is_pending then m.due_at end, m.happened_at, null)))[1]
            end,
            case when m.is_pending then 'pending' else m.said end, m.said = 'claimed',
            case when m.is_kept then m.old_id else new_message_id(v_micros + m.ordinality) end,
-           coalesce(m.namespace, 'default'), m.topic, m.tenant, m.lane,
+           coalesce(m.namespace, 'default'), m.topic, m.tenant_id, m.lane,
            case when m.lane is not null and not m.is_taken then m.sequence_id end,
            m.dedupe_key, least(greatest(coalesce(m.priority, 0), -100), 100)::integer, m.all_headers, m.as_json, m.body,
            m.content_type, m.content_bytes, m.happened_at, coalesce(m.due_at, least(m.happened_at, v_now)),

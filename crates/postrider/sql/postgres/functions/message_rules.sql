@@ -25,7 +25,7 @@ comment on function :"schema".broken_rule is
 
 -- What a message may have.
 create or replace function :"schema".broken_option(
-    tenant_id uuid, lane text, dedupe_key text, priority integer, headers jsonb, content_type text,
+    tenant_id text, lane text, dedupe_key text, priority integer, headers jsonb, content_type text,
     due_at timestamptz, occurred_at timestamptz, delay_seconds numeric
 )
     returns text[] language sql immutable parallel safe
@@ -33,12 +33,16 @@ begin atomic
     select case
         when lane = '' or octet_length(lane) > 255
             then array['lane must be 1 to 255 bytes of text', 'Leave it out for a message without order.']
+        when tenant_id = '' or octet_length(tenant_id) > 255
+            then array['tenant_id must be 1 to 255 bytes of text', 'Leave it out for a message of no tenant.']
         when dedupe_key = '' or octet_length(dedupe_key) > 512
             then array['dedupe_key must be 1 to 512 bytes of text', 'Hash a longer key.']
         when tenant_id is not null and dedupe_key is not null
-             and not starts_with(dedupe_key, tenant_id::text || '/')
-             and not starts_with(dedupe_key, replace(tenant_id::text, '-', '') || '/')
-            then array['dedupe_key does not belong to the tenant', 'Begin it with the tenant id in lower case and "/".']
+             and not starts_with(dedupe_key, tenant_id || '/')
+             -- A UUID may stand there as 32 digits, too.
+             and not (tenant_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                      and starts_with(dedupe_key, replace(tenant_id, '-', '') || '/'))
+            then array['dedupe_key does not belong to the tenant', 'Begin it with the tenant id and "/".']
         when priority not between -100 and 100
             then array['priority must be between -100 and 100', 'Higher goes first; 0 is the default.']
         when jsonb_typeof(headers) <> 'object' or jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")')

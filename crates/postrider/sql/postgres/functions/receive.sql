@@ -3,7 +3,7 @@
 -- again; if the transaction is rolled back, the event was not received. Errors: 22023 for wrong input.
 create or replace function :"schema".receive(
     event_id     uuid,
-    tenant_id    uuid   default null,
+    tenant_id    text   default null,
     source       text   default '',
     lane         text   default null,
     sequence_id  bigint default null

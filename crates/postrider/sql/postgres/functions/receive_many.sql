@@ -9,7 +9,7 @@
 --   the call, or a prune, was committed since the snapshot.
 create or replace function :"schema".receive_many(
     event_id     uuid[],
-    tenant_id    uuid[]   default null,
+    tenant_id    text[]   default null,
     source       text[]   default null,
     lane         text[]   default null,
     sequence_id  bigint[] default null
@@ -27,12 +27,12 @@ declare
     v_too_new        uuid;
     v_rows           tid[];
     v_events         uuid[];
-    v_tenants        bytea[];
+    v_tenants        text[];
     v_sources        text[];
     v_lanes          text[];
     v_numbers        bigint[];
     v_known_events   uuid[];
-    v_known_tenants  bytea[];
+    v_known_tenants  text[];
 begin
     if array_ndims(receive_many.event_id) > 1 then
         raise exception 'receive_many takes one-dimensional arrays' using errcode = '22023';
@@ -50,11 +50,14 @@ begin
 
     -- The first rule that an event breaks, with what to do about it.
     select i.ordinal, b.broken into v_bad
-    from unnest(receive_many.event_id, receive_many.source, receive_many.lane, receive_many.sequence_id)
-         with ordinality as i (event_id, source, lane, sequence_id, ordinal)
+    from unnest(receive_many.event_id, receive_many.tenant_id, receive_many.source, receive_many.lane,
+                receive_many.sequence_id)
+         with ordinality as i (event_id, tenant_id, source, lane, sequence_id, ordinal)
     cross join lateral (select case
         when i.event_id is null
             then array['event_id must not be null', 'Give the id that the sender gave to the event.']
+        when i.tenant_id = '' or octet_length(i.tenant_id) > 255
+            then array['tenant_id must be 1 to 255 bytes of text', 'Leave it out for an event of no tenant.']
         when octet_length(i.source) > 255
             then array['source must be at most 255 bytes of text', 'Name who numbers the lanes, for example site-7.']
         when i.lane = '' or octet_length(i.lane) > 255
@@ -88,7 +91,7 @@ begin
         insert into inbox (event_id, received_at, sequence_id, tenant, source, lane)
         select distinct on (i.event_id, i.tenant) i.event_id, now(), i.sequence_id, i.tenant, i.source, i.lane
         from (
-            select e.event_id, coalesce(uuid_send(e.tenant_id), '') as tenant, coalesce(e.source, '') as source,
+            select e.event_id, coalesce(e.tenant_id, '') collate "C" as tenant, coalesce(e.source, '') as source,
                    case when e.event_id < v_too_new then e.lane end as lane,
                    case when e.event_id < v_too_new then e.sequence_id end as sequence_id, e.ordinal
             from unnest(receive_many.event_id, receive_many.tenant_id, receive_many.source, receive_many.lane,
@@ -132,7 +135,7 @@ begin
                sum(m.mark) over (partition by m.event_id, m.tenant) > 0
                and row_number() over (partition by m.event_id, m.tenant order by m.ordinal) = 1 as first
         from (
-            select i.ordinal::integer as ordinal, i.event_id, coalesce(uuid_send(i.tenant_id), '') as tenant, 0 as mark
+            select i.ordinal::integer as ordinal, i.event_id, coalesce(i.tenant_id, '') as tenant, 0 as mark
             from unnest(receive_many.event_id, receive_many.tenant_id)
                  with ordinality as i (event_id, tenant_id, ordinal)
             union all

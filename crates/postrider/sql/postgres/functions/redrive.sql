@@ -41,7 +41,7 @@ comment on function :"schema".redrive is 'Puts dead letters back to pending with
 -- Locks: see change_dead; two operators at once get different ones. Zero: nothing matches that nobody else just takes.
 create or replace function :"schema".redrive_matching(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
-    tenant_id uuid default null, lane text default null, reason text default null, error_code text default null,
+    tenant_id text default null, lane text default null, reason text default null, error_code text default null,
     died_from timestamptz default null, died_to timestamptz default null, at_most integer default 1000, actor text default null
 )
     returns integer language sql security definer

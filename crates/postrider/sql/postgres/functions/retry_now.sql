@@ -6,7 +6,7 @@
 -- Locks: see change_pending. Zero: nothing waits for its time.
 create or replace function :"schema".retry_now(
     message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
-    tenant_id uuid default null, lane text default null, at_most integer default 1000, actor text default null
+    tenant_id text default null, lane text default null, at_most integer default 1000, actor text default null
 )
     returns integer language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp

@@ -12,17 +12,16 @@ alter table :"schema".setting
     add constraint setting_inbox_clock_skew_is_not_negative check (inbox_clock_skew >= '0'),
     add constraint setting_inbox_lane_spans_is_bounded check (inbox_lane_spans between 1 and 10000);
 
--- One event that was received. The tenant is the 16 bytes of its id, and empty if there is none: null would never
--- equal null, and every UUID may be somebody's.
+-- One event that was received. The tenant is empty if there is none: null would never equal null.
 create table :"schema".inbox (
     event_id     uuid        not null,
     received_at  timestamptz not null,
     sequence_id  bigint,
-    tenant       bytea       not null,
+    tenant       text collate "C" not null,
     source       text collate "C" not null,
     lane         text collate "C",
     constraint inbox_pk primary key (event_id, tenant),
-    constraint inbox_tenant_is_a_uuid_or_empty check (octet_length(tenant) in (0, 16)),
+    constraint inbox_tenant_is_short_text check (octet_length(tenant) <= 255),
     constraint inbox_source_is_short_text check (octet_length(source) <= 255),
     constraint inbox_lane_is_short_text check (lane <> '' and octet_length(lane) <= 255),
     constraint inbox_lane_has_sequence check ((lane is null) = (sequence_id is null)),
@@ -42,7 +41,7 @@ create table :"schema".inbox_lane (
     last_sequence    bigint      not null,
     newest_event_id  uuid        not null,
     remembered_at    timestamptz not null,
-    tenant           bytea       not null,
+    tenant           text collate "C" not null,
     source           text collate "C" not null,
     lane             text collate "C" not null,
     constraint inbox_lane_pk primary key (source, lane, tenant, first_sequence),

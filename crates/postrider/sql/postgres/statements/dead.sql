@@ -13,7 +13,7 @@ with matching as not materialized (
       and ($2::text is null or l.sink = $2)
       and ($3::text is null or l.namespace = $3)
       and ($4::text is null or l.topic like :"schema".topic_like($4))
-      and ($5::uuid is null or l.tenant_id = $5)
+      and ($5::text is null or l.tenant_id = $5)
       and ($6::text is null or l.lane = $6)
       and ($7::text is null or l.reason = $7)
       and ($8::text is null or coalesce(l.error_code, '') = $8)

@@ -10,7 +10,7 @@ with matching as not materialized (
     where d.due_at < 'infinity'
       and ($1::uuid[] is null or d.message_id = any ($1))
       and ($2::text is null or d.sink = $2)
-      and ($5::uuid is null or d.tenant_id = $5)
+      and ($5::text is null or d.tenant_id = $5)
       and ($6::text is null or d.lane = $6)
       and (($3::text is null and $4::text is null) or exists (
           select from :"schema".message m

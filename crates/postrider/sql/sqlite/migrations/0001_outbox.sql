@@ -28,7 +28,7 @@ create table outbox_message (
     occurred_at   integer not null,
     priority      integer not null,
     sequence_id   integer,
-    tenant_id     blob,
+    tenant_id     text,
     namespace     text    not null,
     topic         text    not null,
     lane          text,
@@ -39,7 +39,8 @@ create table outbox_message (
     body          blob,
     constraint message_pk primary key (id),
     constraint message_id_is_a_uuid check (length(id) = 16),
-    constraint message_tenant_id_is_a_uuid check (tenant_id is null or length(tenant_id) = 16),
+    constraint message_tenant_id_is_short_text
+        check (tenant_id is null or (tenant_id <> '' and length(cast(tenant_id as blob)) <= 255)),
     constraint message_has_payload_or_body check ((payload is null) <> (body is null)),
     constraint message_payload_is_json check (payload is null or json_valid(payload)),
     constraint message_content_is_bounded
@@ -67,7 +68,7 @@ create table outbox_delivery (
     due_at            integer not null,
     priority          integer not null,
     sequence_id       integer,
-    tenant_id         blob,
+    tenant_id         text,
     lane              text,
     attempt_no        integer not null default 0,
     attempt_count     integer not null default 0,
@@ -135,7 +136,7 @@ create table outbox_dead_letter (
     died_at        integer not null,
     reason         text    not null,
     priority       integer not null,
-    tenant_id      blob,
+    tenant_id      text,
     lane           text,
     sequence_id    integer,
     attempt_no     integer not null,
@@ -159,7 +160,7 @@ create table outbox_lane_sequence (
 ) strict, without rowid;
 
 -- Which message a dedupe key stands for, kept for the dedupe window, whatever became of the message. The tenant is part of
--- what is unique, so that nobody takes another's key: its id in hexadecimal, or empty if there is none.
+-- what is unique, so that nobody takes another's key; it is empty if there is none.
 create table outbox_dedupe (
     namespace   text not null,
     topic       text not null,

@@ -11,17 +11,17 @@ alter table outbox_setting add column inbox_lane_spans integer not null default 
 alter table outbox_setting add column inbox_clock_skew_seconds integer not null default 300
     constraint setting_inbox_clock_skew_is_not_negative check (inbox_clock_skew_seconds >= 0);
 
--- One event that was received. A tenant is 16 bytes, none is no bytes: null would never equal null.
+-- One event that was received. The tenant is empty if there is none: null would never equal null.
 create table outbox_inbox (
     event_id     blob    not null,
-    tenant       blob    not null,
+    tenant       text    not null,
     received_at  integer not null,
     source       text    not null,
     lane         text,
     sequence_id  integer,
     constraint inbox_pk primary key (event_id, tenant),
     constraint inbox_event_id_is_a_uuid check (length(event_id) = 16),
-    constraint inbox_tenant_is_a_uuid_or_empty check (length(tenant) in (0, 16)),
+    constraint inbox_tenant_is_short_text check (length(cast(tenant as blob)) <= 255),
     constraint inbox_source_is_short_text check (length(cast(source as blob)) <= 255),
     constraint inbox_lane_is_short_text check (lane is null or (lane <> '' and length(cast(lane as blob)) <= 255)),
     constraint inbox_lane_has_sequence check ((lane is null) = (sequence_id is null)),
@@ -35,7 +35,7 @@ create index outbox_inbox_by_age on outbox_inbox (received_at);
 create table outbox_inbox_lane (
     source           text    not null,
     lane             text    not null,
-    tenant           blob    not null,
+    tenant           text    not null,
     first_sequence   integer not null,
     last_sequence    integer not null,
     newest_event_id  blob    not null,

@@ -8,6 +8,6 @@ select a.id, m.sequence_id, a.id = ?1
 from (
     select coalesce((select k.message_id from outbox_dedupe k
                      where k.namespace = coalesce(?2, 'default') and k.topic = ?3
-                       and k.tenant = coalesce(hex(?4), '') and k.dedupe_key = ?5), ?1) as id
+                       and k.tenant = coalesce(?4, '') and k.dedupe_key = ?5), ?1) as id
 ) a
 left join outbox_message m on m.id = a.id

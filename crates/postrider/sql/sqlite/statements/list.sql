@@ -132,10 +132,10 @@ order by 1 desc
 limit :limit
 
 -- name: find_key
--- The messages that a dedupe key stands for in one topic, without a tenant and of the tenant that the key begins with.
+-- The messages that a dedupe key stands for in one topic, without a tenant and of those that the key may begin with.
 -- Caller: list. Index: dedupe_pk.
 select d.message_id from outbox_dedupe d
-where d.namespace = :namespace and d.topic = :topic and d.tenant in ('', :tenant) and d.dedupe_key = :dedupe_key
+where d.namespace = :namespace and d.topic = :topic and d.tenant in (select t.value from json_each(:tenants) t) and d.dedupe_key = :dedupe_key
 
 -- name: next_key_topic
 -- The next pair of namespace and topic that has dedupe keys. Caller: list. Index: dedupe_pk. Zero rows: there is none.

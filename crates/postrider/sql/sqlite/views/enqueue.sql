@@ -3,7 +3,7 @@
 --   that the topic is routed to (`default` if to none). A known dedupe key: nothing is written.
 -- Locks: SQLite's one write lock until the transaction ends, so commit order is sequence order and a rollback leaves no
 --   hole. An error undoes the whole statement: SQLITE_CONSTRAINT, with the name of the rule that is broken.
--- message_id, tenant_id: UUIDs as 16 bytes; without a message_id one is made. payload: JSON text, or body: bytes.
+-- message_id: a UUID as 16 bytes; without one, one is made. payload: JSON text, or body: bytes.
 -- due_at, occurred_at: microseconds since 1970; delay_us: microseconds from now. due_at defaults to the time the message
 -- occurred (not later than now), so that order by due_at is order by age.
 create view outbox_enqueue (
@@ -28,13 +28,14 @@ end;
 create trigger outbox_enqueue_writes instead of insert on outbox_enqueue
 when new.message_id is not null
 begin
-    select raise(abort, 'dedupe_key does not belong to the tenant: begin it with the tenant id in lower case and "/"')
+    select raise(abort, 'dedupe_key does not belong to the tenant: begin it with the tenant id and "/"')
     where new.tenant_id is not null and new.dedupe_key is not null
-      and substr(new.dedupe_key, 1, 33) <> lower(hex(new.tenant_id)) || '/'
-      and substr(new.dedupe_key, 1, 37) <> lower(
-          substr(hex(new.tenant_id), 1, 8) || '-' || substr(hex(new.tenant_id), 9, 4) || '-'
-          || substr(hex(new.tenant_id), 13, 4) || '-' || substr(hex(new.tenant_id), 17, 4) || '-'
-          || substr(hex(new.tenant_id), 21)) || '/';
+      and substr(new.dedupe_key, 1, length(new.tenant_id) + 1) <> new.tenant_id || '/'
+      -- A UUID may stand there as 32 digits, too.
+      and not (substr(new.dedupe_key, 1, 33) = replace(new.tenant_id, '-', '') || '/'
+               and length(replace(new.tenant_id, '-', '')) = 32
+               and replace(new.tenant_id, '-', '') not glob '*[^0-9a-f]*'
+               and new.tenant_id like '________-____-____-____-____________');
     select raise(abort, 'headers must be a JSON object whose values are strings')
     where new.headers is not null and exists (select 1 from json_each(new.headers) h where h.type <> 'text');
     select raise(abort, 'give due_at or delay_us, not both') where new.due_at is not null and new.delay_us is not null;
@@ -45,7 +46,7 @@ begin
     where not (new.delay_us between 0 and 3155760000000000);
 
     insert into outbox_dedupe (namespace, topic, tenant, dedupe_key, message_id)
-    select coalesce(new.namespace, 'default'), new.topic, coalesce(hex(new.tenant_id), ''), new.dedupe_key, new.message_id
+    select coalesce(new.namespace, 'default'), new.topic, coalesce(new.tenant_id, ''), new.dedupe_key, new.message_id
     where new.dedupe_key is not null
     on conflict (namespace, topic, tenant, dedupe_key) do nothing;
 
@@ -56,7 +57,7 @@ begin
       and (new.dedupe_key is null or new.message_id = (
           select k.message_id from outbox_dedupe k
           where k.namespace = coalesce(new.namespace, 'default') and k.topic = new.topic
-            and k.tenant = coalesce(hex(new.tenant_id), '') and k.dedupe_key = new.dedupe_key))
+            and k.tenant = coalesce(new.tenant_id, '') and k.dedupe_key = new.dedupe_key))
     on conflict (lane) do update set last_sequence = last_sequence + 1;
 
     insert into outbox_message (id, enqueued_at, occurred_at, priority, sequence_id, tenant_id, namespace, topic, lane,
@@ -69,7 +70,7 @@ begin
     where new.dedupe_key is null or new.message_id = (
           select k.message_id from outbox_dedupe k
           where k.namespace = coalesce(new.namespace, 'default') and k.topic = new.topic
-            and k.tenant = coalesce(hex(new.tenant_id), '') and k.dedupe_key = new.dedupe_key);
+            and k.tenant = coalesce(new.tenant_id, '') and k.dedupe_key = new.dedupe_key);
 
     -- A known key leaves no message with this id, so nothing is sent.
     insert into outbox_delivery (message_id, sink, occurred_at, due_at, priority, sequence_id, tenant_id, lane)

@@ -1,7 +1,6 @@
 //! Claims in PostgreSQL. Called by the store; the rules are in `sql/postgres/functions/claim.sql`.
 
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
 use super::PostgresStore;
 use super::statement::{int, seconds, sql};
@@ -22,7 +21,7 @@ pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Vec<Cl
                 (&seconds(claim.lease), Type::TEXT),
                 (&claim.sink, Type::TEXT),
                 (&int(claim.max_attempts), Type::INT4),
-                (&claim.tenant_id, Type::UUID),
+                (&claim.tenant_id, Type::TEXT),
                 (&int(claim.lane_run), Type::INT4),
                 (&claim.due_from, Type::TIMESTAMPTZ),
                 (&if claim.thorough { THOROUGH_HOPS } else { USUAL_HOPS }, Type::INT4),
@@ -36,7 +35,7 @@ pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Vec<Cl
 }
 
 /// Whether a claim would find something.
-pub(super) async fn has_due(store: &PostgresStore, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+pub(super) async fn has_due(store: &PostgresStore, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error> {
     let which = [(&sink as _, Type::TEXT), (&tenant_id as _, Type::UUID)];
     Ok(store.query(sql!("claim", "has_due"), &which).await?.value()?.unwrap_or(false))
 }

@@ -15,7 +15,7 @@ pub(super) fn filter_parameters(filter: &DeadFilter) -> [Parameter<'_>; 10] {
         (&filter.sink, Type::TEXT),
         (&filter.namespace, Type::TEXT),
         (&filter.topic, Type::TEXT),
-        (&filter.tenant_id, Type::UUID),
+        (&filter.tenant_id, Type::TEXT),
         (&filter.lane, Type::TEXT),
         (&filter.reason, Type::TEXT),
         (&filter.error_code, Type::TEXT),

@@ -90,7 +90,7 @@ async fn list_between(
                 (&filter.state, Type::TEXT),
                 (&filter.namespace, Type::TEXT),
                 (&filter.topic, Type::TEXT),
-                (&filter.tenant_id, Type::UUID),
+                (&filter.tenant_id, Type::TEXT),
                 (&filter.lane, Type::TEXT),
                 (&filter.sink, Type::TEXT),
                 (&id_from, Type::UUID),

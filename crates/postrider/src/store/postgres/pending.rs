@@ -15,7 +15,7 @@ pub(super) fn filter_parameters(filter: &DeliveryFilter) -> [Parameter<'_>; 6] {
         (&filter.sink, Type::TEXT),
         (&filter.namespace, Type::TEXT),
         (&filter.topic, Type::TEXT),
-        (&filter.tenant_id, Type::UUID),
+        (&filter.tenant_id, Type::TEXT),
         (&filter.lane, Type::TEXT),
     ]
 }

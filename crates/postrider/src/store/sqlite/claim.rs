@@ -27,7 +27,7 @@ struct Pick {
 records! { Pick(row) { message_id, unsettled } }
 
 pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>, Error> {
-    let mut cursor = session.cursor(&claim.sink, claim.tenant_id);
+    let mut cursor = session.cursor(claim);
     // A relay that finds nothing must not keep others from writing, nor wake itself by a commit.
     let nothing = session.read(|tx, now| Search { tx, claim, now }.finds_nothing(&mut cursor))?;
     let mut claimed = Vec::new();
@@ -50,12 +50,13 @@ pub(super) fn claim(session: &mut Session, claim: &Claim) -> Result<Vec<Claimed>
             Ok((leased.messages, found))
         })?;
     }
-    session.remember(&claim.sink, claim.tenant_id, cursor);
+    session.remember(claim, cursor);
     Ok(claimed)
 }
 
 /// Whether a claim would find something.
-pub(super) fn has_due(session: &mut Session, sink: &str, tenant_id: Option<Uuid>) -> Result<bool, Error> {
+pub(super) fn has_due(session: &mut Session, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error> {
+    let tenant_id = tenant_id.map(str::to_owned);
     let claim = Claim { sink: sink.to_owned(), tenant_id, thorough: true, ..Claim::new("") };
     Ok(!session.read(|tx, now| Search { tx, claim: &claim, now }.finds_nothing(&mut Cursor::default()))?)
 }
@@ -111,7 +112,7 @@ impl Search<'_> {
 
     /// Due deliveries without a lane: hops from priority to priority, so that those not yet due cost one look for each.
     fn due(&self, room: usize) -> Result<Vec<Pick>, Error> {
-        let (next, due) = match self.claim.tenant_id {
+        let (next, due) = match &self.claim.tenant_id {
             None => (sql!("claim", "next_priority"), sql!("claim", "due")),
             Some(_) => (sql!("claim", "next_priority_of_tenant"), sql!("claim", "due_of_tenant")),
         };
@@ -138,7 +139,7 @@ impl Search<'_> {
     /// the room is filled or, on either leg of a claim that need not be thorough, so many heads were looked at; then also
     /// the lane where.
     fn lanes(&self, room: usize, start: &[u8]) -> Result<(Vec<Pick>, Option<Vec<u8>>), Error> {
-        let next = match self.claim.tenant_id {
+        let next = match &self.claim.tenant_id {
             None => sql!("claim", "next_lane"),
             Some(_) => sql!("claim", "next_lane_of_tenant"),
         };

@@ -69,12 +69,14 @@ fn named(
 
 /// Hops from one pair of namespace and topic to the next, unless both are given.
 fn with_key(tx: &Transaction<'_>, filter: &ListFilter, key: &str) -> Result<Vec<Uuid>, Error> {
-    // A key of a tenant begins with its id and "/".
-    let tenant = key.split_once('/').and_then(|(tenant, _)| Uuid::try_parse(tenant).ok());
-    let tenant = tenant.map(|tenant| tenant.simple().to_string().to_uppercase()).unwrap_or_default();
+    // None, what stands before one of the slashes, and the UUID whose 32 digits stand before the first.
+    let named = key.match_indices('/').map(|(at, _)| key[..at].to_owned());
+    let uuid = key.get(..32).and_then(|digits| Uuid::try_parse(digits).ok()).map(|uuid| uuid.to_string());
+    let tenants: Vec<String> = named.chain(uuid).chain([String::new()]).collect();
+    let tenants = serde_json::json!(tenants).to_string();
     let in_topic = |namespace: &str, topic: &str| {
         let which: [(&str, &dyn ToSql); 4] =
-            [(":namespace", &namespace), (":topic", &topic), (":tenant", &tenant), (":dedupe_key", &key)];
+            [(":namespace", &namespace), (":topic", &topic), (":tenants", &tenants), (":dedupe_key", &key)];
         values::<Uuid>(tx, sql!("list", "find_key"), &which)
     };
     let topic = filter.one_topic();

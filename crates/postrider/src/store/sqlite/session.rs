@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
 use super::file::OpenFile;
 use super::{open, statement};
 use crate::error::{Cause, Error, ErrorKind};
+use crate::lifecycle::Claim;
 
 /// Work that waits for the thread; further callers wait in turn. One claim and one completion are much work already.
 const WAITING_JOBS: usize = 64;
@@ -29,7 +29,11 @@ const LONG_LOG_BYTES: u64 = 16 * 1024 * 1024;
 const LOOK_AT_LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Which sink's round, of which tenant.
-type Round = (String, Option<Uuid>);
+type Round = (String, Option<String>);
+
+fn round(claim: &Claim) -> Round {
+    (claim.sink.clone(), claim.tenant_id.clone())
+}
 
 /// Rounds that are remembered. It is a hint only, so when there are more all are forgotten.
 const REMEMBERED_ROUNDS: usize = 1024;
@@ -66,15 +70,15 @@ impl Session {
         Ok(self.connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(look))?)
     }
 
-    pub(super) fn cursor(&self, sink: &str, tenant_id: Option<Uuid>) -> Cursor {
-        self.cursors.get(&(sink.to_owned(), tenant_id)).cloned().unwrap_or_default()
+    pub(super) fn cursor(&self, claim: &Claim) -> Cursor {
+        self.cursors.get(&round(claim)).cloned().unwrap_or_default()
     }
 
-    pub(super) fn remember(&mut self, sink: &str, tenant_id: Option<Uuid>, cursor: Cursor) {
+    pub(super) fn remember(&mut self, claim: &Claim, cursor: Cursor) {
         if self.cursors.len() >= REMEMBERED_ROUNDS {
             self.cursors.clear();
         }
-        self.cursors.insert((sink.to_owned(), tenant_id), cursor);
+        self.cursors.insert(round(claim), cursor);
     }
 
     /// Runs `work` in a transaction that holds the write lock from its beginning, with the transaction's time. An error

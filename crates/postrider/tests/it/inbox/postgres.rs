@@ -155,7 +155,7 @@ async fn a_sqlx_transaction_receives() {
     let (database, client) = fresh().await;
     let mut connection = PgConnection::connect(&database.url()).await.unwrap();
     let inbox = Inbox::default();
-    let event = Event::new(id()).tenant(id()).source("s").lane("a", 1);
+    let event = Event::new(id()).tenant("tenant-1").source("s").lane("a", 1);
     for (commit, first) in [(false, true), (true, true), (true, false)] {
         let mut tx = connection.begin().await.unwrap();
         assert_eq!(inbox.receive(&mut tx, &event).await.unwrap(), first);

@@ -45,7 +45,7 @@ async fn a_sqlx_transaction_receives() {
     let store = SqliteStore::open(directory.path().join("app.db")).unwrap();
     let mut connection = SqliteConnection::connect(&format!("sqlite://{}", store.path().display())).await.unwrap();
     let inbox = Inbox::default();
-    let event = Event::new(id()).tenant(id()).source("s").lane("a", 1);
+    let event = Event::new(id()).tenant("tenant-1").source("s").lane("a", 1);
     for (commit, first) in [(false, true), (true, true), (true, false)] {
         let mut tx = connection.begin().await.unwrap();
         assert_eq!(inbox.receive(&mut tx, &event).await.unwrap(), first);

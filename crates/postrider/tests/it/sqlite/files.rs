@@ -181,7 +181,7 @@ fn views_are_replaced_when_they_differ() {
 #[tokio::test]
 async fn an_older_sqlite_finds_the_file_whole() {
     let site = Site::new();
-    let tenant = uuid::Uuid::from_u128(7);
+    let tenant = "tenant-1";
     let full = message("t").tenant(tenant).lane("a").dedupe_key(format!("{tenant}/1")).header("h", "v");
     let plain = [message("t"), full, Message::bytes("t", vec![0, 1], "x/y"), message("dead").lane("b")];
     site.store.operate("ann", &Action::AddRoute { route: Route::new("t*", "s") }).await.unwrap();
@@ -191,7 +191,7 @@ async fn an_older_sqlite_finds_the_file_whole() {
     let claim = Claim::new("w").batch_size(2).sink("s".to_owned());
     let held = site.store.claim(&claim).await.unwrap();
     site.store.finish("w", &held[0], Outcome::Dispatched).await.unwrap();
-    let events = [Event::new(tenant), Event::new(uuid::Uuid::now_v7()).lane("l", 1)];
+    let events = [Event::new(uuid::Uuid::from_u128(7)), Event::new(uuid::Uuid::now_v7()).lane("l", 1)];
     let arrivals = events.map(|event| (event, message("t")));
     assert_eq!(site.store.forward(&arrivals).await.unwrap(), [true, true]);
     // Received in a millisecond that has not passed yet: then again.

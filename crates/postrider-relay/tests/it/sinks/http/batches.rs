@@ -48,7 +48,7 @@ async fn an_edge_site_forwards_batches_and_the_cloud_deduplicates() {
     })
     .await;
     let site = site().await;
-    let tenant = Uuid::new_v4();
+    let tenant = "tenant-1";
     let messages: Vec<Message> = (0..COUNT)
         .map(|number| Message::json("order.placed", &json!({ "number": number })).expect("JSON").tenant(tenant))
         .collect();

@@ -9,7 +9,6 @@ use postrider_relay::secret::Secret;
 use postrider_relay::sink::http::{BasicAuth, HttpBody};
 use postrider_relay::{FailureClass, SinkFailure};
 use postrider_testkit::sink_contract::claimed;
-use uuid::Uuid;
 
 use super::receiver::Receiver;
 use super::{delivered, failed, options, sink};
@@ -22,7 +21,7 @@ async fn every_request_says_what_it_is() {
     let mut message = claimed("order.placed", "{ \"a\": 1 }");
     message.lane = Some("konto \"ü\" 100%".to_owned());
     message.sequence_id = Some(7);
-    message.tenant_id = Some(Uuid::new_v4());
+    message.tenant_id = Some("tenant ü".to_owned());
     message.dedupe_key = Some("order 7\r\nx-forged: ü".to_owned());
     message.attempt_no = 3;
     message.headers.insert("traceparent".to_owned(), TRACEPARENT.to_owned());
@@ -39,7 +38,7 @@ async fn every_request_says_what_it_is() {
         ("postrider-sequence-id", "7"),
         ("postrider-dedupe-key", "order%207%0D%0Ax-forged:%20%C3%BC"),
         ("postrider-attempt-no", "3"),
-        ("postrider-tenant-id", &message.tenant_id.expect("a tenant").to_string()),
+        ("postrider-tenant-id", "tenant%20%C3%BC"),
         ("content-type", "application/json"),
         ("traceparent", TRACEPARENT),
         ("x-note", "naïve 🐎"),
