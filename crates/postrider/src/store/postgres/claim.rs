@@ -36,6 +36,6 @@ pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Vec<Cl
 
 /// Whether a claim would find something.
 pub(super) async fn has_due(store: &PostgresStore, sink: &str, tenant_id: Option<&str>) -> Result<bool, Error> {
-    let which = [(&sink as _, Type::TEXT), (&tenant_id as _, Type::UUID)];
+    let which = [(&sink as _, Type::TEXT), (&tenant_id as _, Type::TEXT)];
     Ok(store.query(sql!("claim", "has_due"), &which).await?.value()?.unwrap_or(false))
 }
