@@ -24,7 +24,7 @@ $$;
 comment on function modkit_outbox.as_uuid is 'The text as a uuid, or null.';
 
 create or replace view public.modkit_outbox_events as
-select m.id, m.namespace, m.topic, m.tenant_id as tenant_id, m.dedupe_key, m.payload,
+select m.id, m.namespace, m.topic, modkit_outbox.as_uuid(m.tenant_id) as tenant_id, m.dedupe_key, m.payload,
        case when d.lease_token is not null then 'processing'
             when d.due_at < 'infinity' then 'pending'
             when l.message_id is null and a.state = 'DISPATCHED' then 'delivered'
@@ -58,7 +58,7 @@ begin
         perform outbox.add_route(p_namespace, namespace => p_namespace);
     end if;
     select e.message_id, e.created into id, created
-    from outbox.enqueue(topic => p_topic, payload => p_payload, namespace => p_namespace, tenant_id => p_tenant_id,
+    from outbox.enqueue(topic => p_topic, payload => p_payload, namespace => p_namespace, tenant_id => p_tenant_id::text,
                         dedupe_key => p_dedupe_key, occurred_at => p_created_at, due_at => p_next_attempt_at) e;
 end
 $$;
@@ -116,7 +116,7 @@ create or replace function modkit_outbox.claim_batch(
     language sql security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    select c.message_id, c.namespace, c.topic, c.tenant_id, c.dedupe_key, c.payload, c.attempt_count
+    select c.message_id, c.namespace, c.topic, modkit_outbox.as_uuid(c.tenant_id), c.dedupe_key, c.payload, c.attempt_count
     from outbox.claim(worker_id => p_worker_id::text, batch_size => p_batch_size,
                       lease_seconds => extract(epoch from p_lease_duration), sink => p_namespace,
                       max_attempts => p_max_attempts) c
