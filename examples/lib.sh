@@ -120,16 +120,17 @@ stop() {
     unset "pid_of[$1]"
 }
 
-# The address that a program of the examples says it listens on.
+# The address that a program says it listens on, once it does.
 address_of() {
-    local deadline=$((SECONDS + PATIENCE_SECONDS))
-    until grep -q '^listening on ' "$place/$1.log"; do
+    local deadline=$((SECONDS + PATIENCE_SECONDS)) address=
+    until [[ -n $address ]]; do
         if ((SECONDS >= deadline)) || ! kill -0 "${pid_of[$1]}" 2>/dev/null; then
             die "$1 did not start"
         fi
         sleep 0.05
+        address=$(sed -nE 's,.*(listening on |address=|http://)(127\.0\.0\.1:[0-9]+).*,\2,p' "$place/$1.log" | head -n 1)
     done
-    sed -n 's/^listening on //p' "$place/$1.log"
+    printf '%s\n' "$address"
 }
 
 say() { printf '\n# %s\n' "$*"; }
@@ -164,12 +165,17 @@ expect() {
     ok "$1: $2"
 }
 
-# until_true WHAT QUERY: the query comes to answer `t`.
-until_true() {
+# until_ok WHAT COMMAND: the command comes to succeed.
+until_ok() {
     local deadline=$((SECONDS + PATIENCE_SECONDS))
-    until [[ $(ask "$2") == t ]]; do
+    until "${@:2}"; do
         ((SECONDS < deadline)) || die "not within $PATIENCE_SECONDS seconds: $1"
         sleep 0.05
     done
     ok "$1"
 }
+
+is_true() { [[ $(ask "$1") == t ]]; }
+
+# until_true WHAT QUERY: the query comes to answer `t`.
+until_true() { until_ok "$1" is_true "$2"; }

@@ -1,5 +1,5 @@
-//! What is in `deploy/`: the alert rules fire when they should, and rules and dashboard ask only for what a relay
-//! records. Reads files and runs promtool; starts nothing.
+//! What is in `deploy/`, and the rules of the edge example: the alert rules fire when they should, and rules and dashboard ask only
+//! for what a relay records. Reads files and runs promtool; starts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,9 +17,12 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Where the edge example has its rules.
+const EDGE: &str = "../examples/edge/prometheus";
+
 #[track_caller]
-fn promtool(args: &[&str]) {
-    let ran = Command::new("promtool").args(args).current_dir(deploy("prometheus")).output();
+fn promtool(directory: &str, args: &[&str]) {
+    let ran = Command::new("promtool").args(args).current_dir(deploy(directory)).output();
     let output = ran.unwrap_or_else(|error| {
         panic!("promtool cannot be run ({error}): ./scripts/setup installs it, as does `apt-get install prometheus`")
     });
@@ -61,8 +64,8 @@ fn anchor(alert: &str) -> String {
 /// Proves E9: at the document's thresholds: 1,000 and 10,000 waiting, an hour and a day, any dead letter.
 #[test]
 fn the_alert_rules_fire_when_they_should() {
-    promtool(&["check", "rules", "alerts.yml"]);
-    promtool(&["test", "rules", "alerts_test.yml"]);
+    promtool("prometheus", &["check", "rules", "alerts.yml"]);
+    promtool("prometheus", &["test", "rules", "alerts_test.yml"]);
     let (rules, played) = (read("prometheus/alerts.yml"), read("prometheus/alerts_test.yml"));
     let alerts = alerts(&rules);
     assert_eq!(alerts.len(), 11, "{:?}", alerts.keys());
@@ -92,6 +95,38 @@ fn the_alert_rules_ask_for_what_is_recorded() {
     assert!(asked_for.len() >= 8, "{asked_for:?}");
     are_recorded(&asked_for, "alerts.yml");
     are_recorded(&metrics(&read("prometheus/alerts_test.yml")), "alerts_test.yml");
+}
+
+/// Proves E9: the names of the document's seven metrics are kept as they are, and its alerts fire at its thresholds.
+#[test]
+fn the_edge_example_keeps_the_older_names_and_alerts() {
+    promtool(EDGE, &["check", "config", "--syntax-only", "prometheus.yml"]);
+    promtool(EDGE, &["check", "rules", "rules.yml"]);
+    promtool(EDGE, &["test", "rules", "rules_test.yml"]);
+    let scraped = read(&format!("{EDGE}/prometheus.yml"));
+    let kept = metrics(&scraped);
+    let documented = [
+        "oldest_pending_age_seconds",
+        "outbox_claimed_total",
+        "outbox_dlq_total",
+        "outbox_pending_total",
+        "sync_batch_latency_ms",
+        "sync_send_failure_total",
+        "sync_send_success_total",
+    ];
+    assert!(kept.iter().eq(&documented), "{kept:?}");
+    are_recorded(&kept, "the edge example");
+    let rules = read(&format!("{EDGE}/rules.yml"));
+    assert!(metrics(&rules).is_subset(&kept));
+    let alerts = alerts(&rules);
+    let age = "max by (job) (oldest_pending_age_seconds)";
+    for (alert, expression) in [
+        ("Warning", format!("pending_count > 1000 or {age} > 3600")),
+        ("Critical", format!("pending_count > 10000 or {age} > 86400")),
+        ("DLQ", "dlq_count > 0".to_owned()),
+    ] {
+        assert_eq!(alerts[alert].lines().next().unwrap().trim(), format!("expr: {expression}"));
+    }
 }
 
 #[test]

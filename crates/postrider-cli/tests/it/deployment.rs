@@ -248,24 +248,6 @@ async fn heavy_slow_pg_cron_repairs_and_drains() {
     assert_eq!(sql(&database, "select count(*) from cron.job where active").await, "6");
 }
 
-/// Proves E10: the five walks of an edge forwarder, with three relay processes.
-#[tokio::test]
-async fn the_five_walks_go_well() {
-    let database = postrider_testkit::database().await;
-    let script = deploy("../scripts/verify-edge");
-    let walked = tokio::process::Command::new(&script)
-        .env("DATABASE_URL", database.url())
-        .env("POSTRIDER", env!("CARGO_BIN_EXE_postrider"))
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap();
-    let [said, wrong] = [&walked.stdout, &walked.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(walked.status.success(), "{said}\n{wrong}");
-    assert!(said.contains("all five walks went well"), "{said}");
-}
-
 /// A service manager that asked is told when it delivers and when it stops.
 #[tokio::test]
 async fn a_service_manager_is_told() {

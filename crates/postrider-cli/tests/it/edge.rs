@@ -1,5 +1,8 @@
 //! From an edge site to the cloud with real processes: `CLOUD_INGESTION_URL` alone makes `postrider drain` and `postrider
-//! run` forward batches, and `postrider receive` takes each event once.
+//! run` forward batches, and `postrider receive` takes each event once. The example of it runs to its end, and its page tells
+//! where everything of the edge forwarder's document is.
+
+mod names;
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -9,7 +12,7 @@ use postrider::{Operate as _, SqliteStore};
 use serde_json::Value;
 
 use crate::receive::{Receiver, drained, ids};
-use crate::support::{Outbox, command, finish, outboxes, run_at};
+use crate::support::{Outbox, command, finish, outboxes, run_at, run_example};
 
 fn enqueue(site: &Outbox, count: usize) -> BTreeSet<String> {
     let line = |n: usize| {
@@ -105,4 +108,42 @@ async fn a_site_waits_for_a_cloud_that_is_away() {
     drop(relay.wait());
     back.stop();
     assert_eq!(arrived, sent);
+}
+
+/// Proves E1, E2, E3, E7, E10, E11: three forwarders at a site, on both stores, a link that fails, and the five walks as the
+/// document writes them.
+#[tokio::test]
+async fn the_example_runs_to_its_end() {
+    let said = run_example("edge").await;
+    for walk in 1..=5 {
+        assert!(said.contains(&format!("\n# Walk {walk}. ")), "{said}");
+    }
+}
+
+/// Proves E10: the example's page has a line for every variable, endpoint, metric, alert and walk of the document.
+#[test]
+fn the_page_of_the_example_maps_the_whole_document() {
+    let page = include_str!("../../../../examples/edge/README.md");
+    let row = |begins: &str| page.lines().any(|line| line.starts_with(&format!("| {begins}")));
+    let cell = |name: &str| page.lines().any(|line| line.starts_with("| ") && line.contains(&format!("`{name}`")));
+    let variables = "DATABASE_URL CLOUD_INGESTION_URL OUTBOX_BATCH_SIZE OUTBOX_LEASE_SECONDS OUTBOX_MAX_ATTEMPTS \
+        OUTBOX_BACKOFF_CAP_SECONDS SYNC_INTERVAL_MS INTERNAL_ADMIN_ENABLED INSTANCE_ID HOSTNAME";
+    let metrics = "outbox_pending_total outbox_claimed_total outbox_dlq_total sync_send_success_total \
+        sync_send_failure_total sync_batch_latency_ms oldest_pending_age_seconds";
+    let endpoints = [
+        "GET /api/health",
+        "GET /api/ready",
+        "GET /api/v1/sync/state",
+        "GET /api/v1/sync/outbox",
+        "POST /api/v1/sync/trigger",
+        "GET /api/v1/sync/dlq",
+        "POST /api/v1/sync/redrive",
+        "POST /api/v1/sync/unclaim-stuck",
+    ];
+    for name in variables.split_whitespace().chain(metrics.split_whitespace()).chain(endpoints) {
+        assert!(cell(name), "{name}");
+    }
+    for begins in ["1 | ", "2 | ", "3 | ", "4 | ", "5 | ", "Warning: ", "Critical: ", "DLQ: "] {
+        assert!(row(begins), "{begins}");
+    }
 }

@@ -11,7 +11,7 @@ use postrider_testkit::{Cluster, Database};
 use serde_json::{Value, json};
 
 use self::shapes::{SHAPES, Shape};
-use crate::support::{Ran, command, run, sql};
+use crate::support::{Ran, command, run, run_example, sql};
 
 /// Rows that were imported, with the message each became.
 const IMPORTED: &str = "select concat_ws('|', i.source_key, i.outcome, m.topic, coalesce(m.lane, ''), coalesce(m.sequence_id::text, ''), \
@@ -533,15 +533,7 @@ async fn an_operator_needs_no_more_than_its_role() {
 /// The example runs to its end, which it does only if everything is as it says.
 #[tokio::test]
 async fn the_example_ends_well() {
-    let database = Cluster::start().await.empty_database().await;
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/migrating/run");
-    let mut example = tokio::process::Command::new(script);
-    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_postrider")).parent().unwrap();
-    example.env("EXAMPLE_BIN", programs).env("EXAMPLE_DATABASE_URL", database.url());
-    let ran = example.kill_on_drop(true).output().await.unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let adds_up = ran.status.success() && said.ends_with("\nEverything adds up.\n");
-    assert!(adds_up, "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let said = run_example("migrating").await;
     assert!(said.contains("ERROR:  P7002: LEASE_LOST"), "{said}");
 }
 

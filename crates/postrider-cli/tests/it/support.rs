@@ -1,9 +1,10 @@
 //! Runs the binary, and takes out of its output what differs from run to run.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use postrider_testkit::{Database, psql};
+use postrider_testkit::{Cluster, Database, psql};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -115,6 +116,20 @@ pub(crate) fn run_with_input(database: &Database, args: &[&str], input: &str) ->
     let mut command = command(args);
     command.env("DATABASE_URL", database.url());
     finish(command, input.as_bytes())
+}
+
+/// Runs an example's script, as a reader does, but on an empty database and with this binary. It ends well only if everything is
+/// as it says. What it said.
+pub(crate) async fn run_example(name: &str) -> String {
+    let database = Cluster::start().await.empty_database().await;
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let programs = Path::new(env!("CARGO_BIN_EXE_postrider")).parent().unwrap();
+    let mut script = tokio::process::Command::new(examples.join(name).join("run"));
+    script.env("EXAMPLE_BIN", programs).env("EXAMPLE_DATABASE_URL", database.url());
+    let ran = script.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+    let [said, wrong] = [&ran.stdout, &ran.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(ran.status.success() && said.ends_with("\nEverything adds up.\n"), "{said}\n{wrong}");
+    said
 }
 
 /// An outbox of either kind, as a URL; gone with this value.
