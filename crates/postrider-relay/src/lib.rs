@@ -36,6 +36,8 @@ mod slots;
 mod stats;
 mod store_client;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(any(feature = "nats", feature = "redis"))]
 mod tls;
 pub mod trace;

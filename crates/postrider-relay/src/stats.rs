@@ -32,6 +32,20 @@ pub struct Counts {
     pub lost: u64,
 }
 
+#[cfg(feature = "testing")]
+impl Counts {
+    pub(crate) fn plus(self, more: Self) -> Self {
+        Self {
+            claimed: self.claimed + more.claimed,
+            delivered: self.delivered + more.delivered,
+            retried: self.retried + more.retried,
+            dead: self.dead + more.dead,
+            released: self.released + more.released,
+            lost: self.lost + more.lost,
+        }
+    }
+}
+
 impl Stats {
     /// All counts.
     #[must_use]

@@ -10,10 +10,11 @@
     reason = "unpublished, for tests: a helper panics when it cannot do its work, and a case when a promise is broken"
 )]
 
-/// The examples of the front page and of the relay's page, compiled.
+/// The examples of the front page, of the relay's page and of the page about tests, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/relay.md")]
+#[doc = include_str!("../../../docs/testing-your-app.md")]
 mod examples {}
 
 mod account;

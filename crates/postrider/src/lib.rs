@@ -26,6 +26,8 @@ pub mod operate;
 mod schema;
 mod statement;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 mod words;
 

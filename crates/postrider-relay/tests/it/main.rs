@@ -19,6 +19,7 @@ mod shutdown;
 mod sinks;
 mod support;
 mod telemetry;
+mod testing;
 mod trace;
 mod trouble;
 mod wake;

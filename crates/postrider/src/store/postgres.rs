@@ -15,6 +15,8 @@ mod pending;
 mod pool;
 mod prune;
 pub(crate) mod statement;
+#[cfg(feature = "testing")]
+mod testing;
 mod tls;
 mod url;
 mod watch;

@@ -19,6 +19,8 @@ mod prune;
 mod routes;
 mod session;
 pub(crate) mod statement;
+#[cfg(feature = "testing")]
+mod testing;
 mod watch;
 
 use std::path::{Path, PathBuf};

@@ -33,6 +33,7 @@ mod races;
 mod requirements;
 mod roles;
 mod sqlite;
+mod testing;
 mod torture;
 mod wake;
 mod watching;
