@@ -117,19 +117,19 @@ pub(super) fn id(text: &str) -> Result<Uuid, ApiError> {
 
 /// How many lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit<const MOST: u32 = MAX_LIMIT>(pub(super) u32);
+pub(super) struct Limit(u32);
 
-impl<const MOST: u32> Default for Limit<MOST> {
+impl Default for Limit {
     fn default() -> Self {
         Self(DEFAULT_LIMIT)
     }
 }
 
-impl<'de, const MOST: u32> Deserialize<'de> for Limit<MOST> {
+impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer) {
-            Ok(limit) if (1..=MOST).contains(&limit) => Ok(Self(limit)),
-            _ => Err(D::Error::custom(format_args!("expected a whole number from 1 to {MOST}"))),
+            Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(Self(limit)),
+            _ => Err(D::Error::custom(format_args!("expected a whole number from 1 to {MAX_LIMIT}"))),
         }
     }
 }

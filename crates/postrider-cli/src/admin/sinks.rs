@@ -59,9 +59,7 @@ pub(super) async fn pause(
     Path(sink): Path<String>,
     Parameters(query): Parameters<DatabaseQuery>,
 ) -> Answer<Done> {
-    let database = query.of(&admin)?;
-    known(database, &sink).await?;
-    database.operate(&caller.actor(), &Action::Pause { sink }).await.map(Json)
+    known(query.of(&admin)?, &sink).await?.operate(&caller.actor(), &Action::Pause { sink }).await.map(Json)
 }
 
 /// A sink's messages go on
@@ -74,18 +72,16 @@ pub(super) async fn resume(
     Path(sink): Path<String>,
     Parameters(query): Parameters<DatabaseQuery>,
 ) -> Answer<Done> {
-    let database = query.of(&admin)?;
-    known(database, &sink).await?;
-    database.operate(&caller.actor(), &Action::Resume { sink }).await.map(Json)
+    known(query.of(&admin)?, &sink).await?.operate(&caller.actor(), &Action::Resume { sink }).await.map(Json)
 }
 
 /// A name that is mistyped pauses nothing, and nobody would notice.
-async fn known(database: &Served, sink: &str) -> Result<(), ApiError> {
+async fn known<'a>(database: &'a Served, sink: &str) -> Result<&'a Served, ApiError> {
     let sinks = database.ask(database.store.status()).await?;
     let relays = database.ask(database.store.relays()).await?;
     let told = relays.iter().flat_map(|relay| &relay.report.sinks).map(|report| report.sink.as_str());
     if sinks.iter().map(|status| status.sink.as_str()).chain(told).any(|name| name == sink) {
-        return Ok(());
+        return Ok(database);
     }
     Err(ApiError::not_found("there is no sink of that name").hint("GET /api/v1/sinks lists them"))
 }
