@@ -195,38 +195,23 @@ impl Replay {
 }
 
 words! {
-    /// What an operator did, in one word of the audit.
+    /// What an operator did, in one word of the audit: an [`Action`], or [`Operate::enqueue_as`].
     #[non_exhaustive]
     pub enum ActionName {
-        /// [`Action::Redrive`].
         Redrive = "redrive",
-        /// [`Action::Discard`].
         Discard = "discard",
-        /// [`Action::RetryNow`].
         RetryNow = "retry_now",
-        /// [`Action::Cancel`].
         Cancel = "cancel",
-        /// [`Action::Skip`].
         Skip = "skip",
-        /// [`Action::Replay`].
         Replay = "replay",
-        /// [`Action::Pause`].
         Pause = "pause",
-        /// [`Action::Resume`].
         Resume = "resume",
-        /// [`Action::SetOnDead`].
         ConfigureSink = "configure_sink",
-        /// [`Action::UnclaimStuck`].
         UnclaimStuck = "unclaim_stuck",
-        /// [`Action::Prune`].
         Prune = "prune",
-        /// [`Action::AddRoute`].
         AddRoute = "add_route",
-        /// [`Action::RemoveRoute`].
         RemoveRoute = "remove_route",
-        /// [`Action::ApplyRoutes`].
         ApplyRoutes = "apply_routes",
-        /// [`Operate::enqueue_as`].
         Enqueue = "enqueue",
     }
 }

@@ -24,7 +24,7 @@ macro_rules! words {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
-            $($(#[$of])* #[serde(rename = $word)] $variant,)+
+            $(#[doc = concat!("`", $word, "`.")] $(#[$of])* #[serde(rename = $word)] $variant,)+
         }
 
         impl $name {
