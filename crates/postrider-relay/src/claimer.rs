@@ -21,7 +21,7 @@ use crate::isolation::{Isolation, SharedGuard, split_suspects};
 use crate::lease::{Lease, LeasedMessage, Leases};
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::options::RelayOptions;
-use crate::scan_plan::{Scan, ScanPlan};
+use crate::scan_plan::{LaneRun, Scan, ScanPlan};
 use crate::sink_runtime::SinkRuntime;
 use crate::stats::Stats;
 use crate::store_client::{StoreClient, StoreError};
@@ -56,6 +56,7 @@ pub(crate) struct Claimer {
     news: watch::Receiver<u64>,
     deliveries: JoinSet<()>,
     plan: ScanPlan,
+    lane_run: LaneRun,
     recovery: ClaimRecovery,
     /// When the last claim was sent: it did not see what became due after that.
     asked_at: Instant,
@@ -113,6 +114,7 @@ impl Claimer {
             news: parts.wake.subscribe(),
             deliveries: JoinSet::new(),
             plan: ScanPlan::new(now),
+            lane_run: LaneRun::new(parts.sink.options.lane_run),
             recovery: ClaimRecovery::new(store, clock, parts.sink.name.clone(), parts.options.lease),
             asked_at: now,
             empty_claims: 0,
@@ -285,6 +287,9 @@ impl Claimer {
         let Parts { sink, store, clock, options, .. } = &self.parts;
         let asked_at = clock.now();
         let scan = self.plan.next(asked_at);
+        if sink.take_lane_broke() {
+            self.lane_run.failed();
+        }
         let size = self.recovery.size(memory.messages(), memory.bytes());
         let token = LeaseToken::random();
         let claim = Claim::new(&options.worker_id)
@@ -293,7 +298,7 @@ impl Claimer {
             .lease(options.lease)
             .max_attempts(sink.options.retry.max_attempts)
             .tenant_id(sink.options.tenant_id.clone())
-            .lane_run(sink.options.lane_run)
+            .lane_run(self.lane_run.now())
             .due_from(scan.due_from)
             .thorough(scan.every_lane)
             .max_bytes(Some(size.bytes))
@@ -315,6 +320,9 @@ impl Claimer {
         let bytes: u64 = claimed.iter().map(|message| message.size() as u64).sum();
         let full = claimed.len() >= size.messages as usize || bytes * 2 >= size.bytes;
         self.plan.succeeded(scan, &claimed, full, asked_at, clock.now());
+        if !claimed.is_empty() {
+            self.lane_run.succeeded(&claimed, full);
+        }
         Ok(Answer { scan, claimed, full })
     }
 

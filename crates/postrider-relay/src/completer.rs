@@ -22,6 +22,8 @@ use crate::telemetry::Telemetry;
 
 /// Most outcomes of one statement.
 const MAX_OUTCOMES: usize = 2_000;
+/// Outcomes of one lease that get a statement of their own.
+const OWN_STATEMENT: usize = 100;
 /// Between two tries to record while the store is away.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// Evens out bursts; the memory budget bounds the messages.
@@ -129,7 +131,7 @@ impl Completer {
     /// Tries until the store answers, or for as long as a lease lasts; after that another relay has the messages.
     async fn complete(&self, outcomes: Vec<(LeasedMessage, Completion)>, losses: &mut Losses) {
         let give_up_at = self.clock.now() + self.options.lease;
-        let mut parts = vec![outcomes];
+        let mut parts = by_lease(outcomes);
         while let Some(part) = parts.pop() {
             let (messages, completions): (Vec<LeasedMessage>, Vec<Completion>) = part.into_iter().unzip();
             let worker_id = &self.options.worker_id;
@@ -228,6 +230,20 @@ impl Completer {
             }
         }
     }
+}
+
+/// A lease with many outcomes gets a statement of its own: the store writes down fastest what is of one lease and was
+/// delivered. What is left goes together.
+fn by_lease(outcomes: Vec<(LeasedMessage, Completion)>) -> Vec<Vec<(LeasedMessage, Completion)>> {
+    let mut leases: HashMap<LeaseToken, Vec<_>> = HashMap::new();
+    for outcome in outcomes {
+        leases.entry(outcome.1.lease_token).or_default().push(outcome);
+    }
+    let (mut parts, few): (Vec<_>, Vec<_>) = leases.into_values().partition(|lease| lease.len() >= OWN_STATEMENT);
+    if !few.is_empty() {
+        parts.push(few.into_iter().flatten().collect());
+    }
+    parts
 }
 
 /// Messages whose lease was lost, counted and logged once for all that was gathered.

@@ -26,7 +26,13 @@ impl Dispatcher {
         while let Some(batch) = group.next_batch() {
             match self.deliver_batch(&lease, batch).await {
                 // The rest of a lane waits for the message that did not arrive.
-                Some(failed_runs) => self.results.release(group.remove_runs(&failed_runs)).await,
+                Some(failed_runs) => {
+                    let behind = group.remove_runs(&failed_runs);
+                    if !behind.is_empty() {
+                        self.sink.lane_broke();
+                    }
+                    self.results.release(behind).await;
+                }
                 None => return self.results.release(group.into_messages()).await,
             }
         }

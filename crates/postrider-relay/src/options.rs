@@ -92,7 +92,7 @@ impl Default for RelayOptions {
 pub struct SinkOptions {
     /// Most messages of one claim: 500.
     pub batch_size: u32,
-    /// Most messages of one lane in one claim: 100.
+    /// Most messages of one lane in one claim: 500, and 100 while other lanes wait or after one of a lane failed.
     pub lane_run: u32,
     /// Most deliveries at once to this sink: 32.
     pub concurrency: usize,
@@ -114,7 +114,7 @@ impl Default for SinkOptions {
     fn default() -> Self {
         Self {
             batch_size: 500,
-            lane_run: 100,
+            lane_run: 500,
             concurrency: 32,
             deadline: Duration::from_secs(30),
             retry: RetryOptions::default(),

@@ -1,4 +1,4 @@
-//! Decides where a claim's scan of the store begins and how many lanes it visits. A full scan finds everything, but costs
+//! Decides where a claim's scan of the store begins, how many lanes it visits and how much it takes of each. A full scan finds everything, but costs
 //! more the more deleted or blocked rows it has to step over, so it runs as often as its cost allows. A partial scan that
 //! finds nothing proves nothing.
 
@@ -10,6 +10,8 @@ use postrider::Claimed;
 const PAUSE_FACTOR: u32 = 20;
 /// And at most this long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Messages of one lane in a claim when lanes have to share it.
+const FAIR_RUN: u32 = 100;
 
 pub(crate) struct ScanPlan {
     /// Where the last full claim without lanes ended.
@@ -87,9 +89,61 @@ impl ScanPlan {
     }
 }
 
+/// How many messages of one lane a claim takes. Few lanes leave a claim half empty, so it doubles until claims are full, and
+/// halves when they are. What stands behind a message that fails was claimed in vain, so a failure ends the growth.
+pub(crate) struct LaneRun {
+    most: u32,
+    now: u32,
+}
+
+impl LaneRun {
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, now: most.min(FAIR_RUN) }
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    pub(crate) fn failed(&mut self) {
+        *self = Self::new(self.most);
+    }
+
+    pub(crate) fn succeeded(&mut self, claimed: &[Claimed], full: bool) {
+        let longest = claimed
+            .chunk_by(|one, next| one.lane == next.lane)
+            .filter(|run| run[0].lane.is_some())
+            .map(<[Claimed]>::len)
+            .max();
+        let limited = longest.is_some_and(|longest| longest >= self.now as usize);
+        let next = if limited && !full { self.now.saturating_mul(2) } else { self.now / 2 };
+        self.now = next.clamp(self.most.min(FAIR_RUN), self.most);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_only_lane_gives_more_until_claims_are_full_or_one_fails() {
+        let mut message = postrider_testkit::sink_contract::claimed("t", "1");
+        message.lane = Some("a".to_owned());
+        let claimed = |count: u32| vec![message.clone(); count as usize];
+        let mut run = LaneRun::new(500);
+        let runs =
+            [(100, false), (200, false), (400, false), (500, true), (3, false), (3, false)].map(|(count, full)| {
+                run.succeeded(&claimed(count), full);
+                run.now()
+            });
+        assert_eq!(runs, [200, 400, 500, 250, 125, 100]);
+        run.succeeded(&claimed(100), false);
+        run.failed();
+        assert_eq!(run.now(), FAIR_RUN);
+        let mut few = LaneRun::new(3);
+        few.succeeded(&claimed(3), false);
+        assert_eq!(few.now(), 3, "never more than asked for");
+    }
 
     #[test]
     fn a_scan_from_the_start_is_repeated_as_its_cost_allows() {

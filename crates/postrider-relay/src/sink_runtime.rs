@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -45,6 +45,8 @@ pub(crate) struct SinkRuntime {
     /// Some breaker of the relay opened or closed: the reporter waits for this.
     breakers_changed: Arc<Notify>,
     held: AtomicUsize,
+    /// What stood behind a failed message of a lane was released, since the claimer last asked.
+    lane_broke: AtomicBool,
     retries: Mutex<BTreeSet<Instant>>,
 }
 
@@ -72,6 +74,7 @@ impl SinkRuntime {
             telemetry,
             breakers_changed,
             held: AtomicUsize::new(0),
+            lane_broke: AtomicBool::new(false),
             retries: Mutex::default(),
             name,
             sink,
@@ -128,6 +131,15 @@ impl SinkRuntime {
             }
             Some(Change::StillOpen) | None => {}
         }
+    }
+
+    pub(crate) fn lane_broke(&self) {
+        self.lane_broke.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a lane broke since this was asked last.
+    pub(crate) fn take_lane_broke(&self) -> bool {
+        self.lane_broke.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn report(&self, now: Instant) -> SinkReport {

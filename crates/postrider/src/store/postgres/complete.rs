@@ -17,11 +17,10 @@ pub(super) async fn complete(
     if completions.is_empty() {
         return Ok(Vec::new());
     }
-    let texts = |said: fn(&Completion) -> Option<&str>| -> Vec<Option<String>> {
-        completions.iter().map(|completion| without_nul(said(completion))).collect()
-    };
-    let failure = |said: fn(&Failure) -> Option<&str>| -> Vec<Option<String>> {
-        completions.iter().map(|completion| without_nul(completion.outcome.failure().and_then(said))).collect()
+    let texts =
+        |said: fn(&Completion) -> Option<&str>| column_if_any(completions, |completion| without_nul(said(completion)));
+    let failure = |said: fn(&Failure) -> Option<&str>| {
+        column_if_any(completions, |completion| without_nul(completion.outcome.failure().and_then(said)))
     };
     let answer = store
         .query(
@@ -31,7 +30,7 @@ pub(super) async fn complete(
                 (&column(completions, |completion| completion.lease_token.0), Type::UUID_ARRAY),
                 (&column(completions, |completion| completion.outcome.state().as_str()), Type::TEXT_ARRAY),
                 (&worker_id, Type::TEXT),
-                (&column(completions, retry_after), Type::TEXT_ARRAY),
+                (&column_if_any(completions, retry_after), Type::TEXT_ARRAY),
                 (&failure(|failure| failure.error_code.as_deref()), Type::TEXT_ARRAY),
                 (&failure(|failure| failure.error_message.as_deref()), Type::TEXT_ARRAY),
                 (&texts(|completion| completion.reference.as_deref()), Type::TEXT_ARRAY),
@@ -46,6 +45,12 @@ pub(super) async fn complete(
 
 fn column<'a, T>(completions: &'a [Completion], value: impl Fn(&'a Completion) -> T) -> Vec<T> {
     completions.iter().map(value).collect()
+}
+
+/// No array at all, as usual, if nobody has a value.
+fn column_if_any<T>(completions: &[Completion], value: impl Fn(&Completion) -> Option<T>) -> Option<Vec<Option<T>>> {
+    let values = column(completions, value);
+    values.iter().any(Option::is_some).then_some(values)
 }
 
 fn retry_after(completion: &Completion) -> Option<String> {

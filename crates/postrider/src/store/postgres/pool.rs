@@ -54,9 +54,11 @@ impl DerefMut for PostgresConnection {
 impl Pool {
     pub(super) fn new(connector: Connector) -> Result<Self, Error> {
         let connector = Arc::new(connector);
-        // A new connection has its own limits.
+        // A new connection has its own limits. The one used last is used next: its session has its plans and knows where the
+        // lanes' turn is, and the others are spare.
         let connections = managed::Pool::builder(Manager(Arc::clone(&connector)))
             .max_size(MAX_CONNECTIONS)
+            .queue_mode(managed::QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .build()
