@@ -41,7 +41,8 @@ pub(super) struct Producer {
     message: Message,
     payload: String,
     sql: String,
-    prepared: Statement,
+    /// `None` where the driver sends the text each time, as the library does.
+    prepared: Option<Statement>,
     channel: String,
 }
 
@@ -54,8 +55,12 @@ impl Producer {
             Way::InsertInTransaction | Way::Insert => floor::INSERT_ONE,
             Way::Notify => floor::NOTIFY,
         });
+        let prepared = match way {
+            Way::Library | Way::InsertInTransaction => None,
+            Way::Function | Way::Insert | Way::Notify => Some(client.prepare(&sql).await?),
+        };
         Ok(Self {
-            prepared: client.prepare(&sql).await?,
+            prepared,
             client,
             way,
             outbox: Outbox::new(place.schema.clone()),
@@ -69,26 +74,25 @@ impl Producer {
     /// Writes one message; when this returns it is committed.
     pub(super) async fn once(&mut self) -> Result<Uuid> {
         let id = Uuid::now_v7();
-        let (id_type, text) = ((&id as &(dyn tokio_postgres::types::ToSql + Sync), Type::UUID), Type::TEXT);
-        match self.way {
-            Way::Library => {
+        if self.way == Way::Library {
+            let tx = self.client.transaction().await?;
+            let enqueued = self.outbox.enqueue(&tx, &self.message).await?;
+            tx.commit().await?;
+            return Ok(enqueued.message_id);
+        }
+        match (self.way, &self.prepared) {
+            (Way::Function, Some(call)) => {
+                return Ok(self.client.query_one(call, &[&self.payload]).await?.try_get(0)?);
+            }
+            (Way::Notify, Some(insert)) => {
                 let tx = self.client.transaction().await?;
-                let enqueued = self.outbox.enqueue(&tx, &self.message).await?;
+                tx.query(insert, &[&id, &self.payload, &self.channel]).await?;
                 tx.commit().await?;
-                return Ok(enqueued.message_id);
             }
-            Way::Function => return Ok(self.client.query_one(&self.prepared, &[&self.payload]).await?.try_get(0)?),
-            Way::InsertInTransaction => {
+            (_, Some(insert)) => self.client.execute(insert, &[&id, &self.payload]).await.map(drop)?,
+            (_, None) => {
                 let tx = self.client.transaction().await?;
-                tx.query_typed(&self.sql, &[id_type, (&self.payload, text)]).await?;
-                tx.commit().await?;
-            }
-            Way::Insert => {
-                self.client.execute(&self.prepared, &[&id, &self.payload]).await?;
-            }
-            Way::Notify => {
-                let tx = self.client.transaction().await?;
-                tx.query(&self.prepared, &[&id, &self.payload, &self.channel]).await?;
+                tx.query_typed(&self.sql, &[(&id, Type::UUID), (&self.payload, Type::TEXT)]).await?;
                 tx.commit().await?;
             }
         }

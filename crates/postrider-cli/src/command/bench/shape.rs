@@ -240,8 +240,8 @@ async fn connections(bench: &Bench<Postgres>) -> Result<Vec<Figure>> {
     let enqueued = bench
         .compare(
             "first enqueue",
-            async |bench| first_calls(bench, Way::Function).await,
-            async |bench| first_calls(bench, Way::Insert).await,
+            async |bench| first_calls(bench, Way::Library).await,
+            async |bench| first_calls(bench, Way::InsertInTransaction).await,
         )
         .await?;
     let claimed = bench
