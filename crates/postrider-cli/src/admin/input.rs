@@ -117,7 +117,7 @@ pub(super) fn id(text: &str) -> Result<Uuid, ApiError> {
 
 /// How many lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit(u32);
+pub(super) struct Limit(pub(super) u32);
 
 impl Default for Limit {
     fn default() -> Self {
