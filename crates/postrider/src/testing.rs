@@ -17,6 +17,7 @@ pub use self::clock::MovableClock;
 pub use self::look::{Look, Question};
 use crate::error::{Cause, Error};
 use crate::schema::Schema;
+use crate::statement::named;
 
 /// So many messages are looked at, the newest.
 pub const MAX_MESSAGES: usize = 1_000;
@@ -54,7 +55,8 @@ pub struct Written {
 /// The newest [`MAX_MESSAGES`] messages that this transaction or connection sees in the outbox of this schema, the newest first:
 /// its own, which are not committed yet, and what is committed.
 pub async fn enqueued<L: Look>(tx: L, schema: &Schema) -> Result<Vec<Written>, Error> {
-    let rows = tx.look(Question::enqueued(schema)).await?;
+    let statements = (named!("postgres", "testing", "enqueued"), named!("sqlite", "testing", "enqueued"));
+    let rows = tx.look(Question::new(statements.0, statements.1, schema)).await?;
     let written = |row: &String| {
         serde_json::from_str(row).map_err(|error| {
             Error::from(Cause::Refused { message: format!("a message is not JSON: {error}"), hint: None })

@@ -3,7 +3,6 @@
 
 use crate::error::Error;
 use crate::schema::Schema;
-use crate::statement::named;
 
 /// A question about the outbox: what to run, in PostgreSQL or in SQLite. It has no parameters, and answers with one text a row.
 #[derive(Debug, Clone)]
@@ -13,9 +12,8 @@ pub struct Question {
 }
 
 impl Question {
-    pub(super) fn enqueued(schema: &Schema) -> Self {
-        let postgres = named!("postgres", "testing", "enqueued").replace(":\"schema\"", &schema.quoted());
-        Self { postgres, sqlite: named!("sqlite", "testing", "enqueued") }
+    pub(super) fn new(postgres: &str, sqlite: &'static str, schema: &Schema) -> Self {
+        Self { postgres: postgres.replace(":\"schema\"", &schema.quoted()), sqlite }
     }
 
     /// For PostgreSQL.
