@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::Command,
@@ -26,6 +27,8 @@ use crate::{
 
 /// The migrated database in the template.
 pub(crate) const DATABASE: &str = "postrider_template";
+/// What holds for every row, as constraints.
+const ROW_CHECKS: &str = include_str!("row_checks.sql");
 /// Raise it when the template is built differently.
 const LAYOUT: u32 = 1;
 /// A template that nobody has used for so long belongs to an old branch.
@@ -37,7 +40,8 @@ const UNFINISHED_PREFIX: &str = ".building-";
 
 async fn migrate_template(client: &mut Client) -> Result<()> {
     let schema = postrider::Schema::default();
-    postrider::migrate::up(client, &schema).await.map(drop).map_err(|source| Error::Migrate { source })
+    postrider::migrate::up(client, &schema).await.map(drop).map_err(|source| Error::Migrate { source })?;
+    client.batch_execute(ROW_CHECKS).await.map_err(|source| Error::Postgres { doing: "add the row checks", source })
 }
 
 /// Returns the template's data directory, made if need be.
@@ -68,8 +72,11 @@ fn key(binaries: &Binaries, account: Account) -> String {
     let version: String =
         binaries.version_text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
     let fingerprint: String = postrider::migrate::fingerprint().chars().take(FINGERPRINT_CHARS).collect();
+    let mut row_checks = DefaultHasher::new();
+    ROW_CHECKS.hash(&mut row_checks);
+    let row_checks = row_checks.finish();
     let day = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / SECONDS_PER_DAY);
-    format!("{version}-{fingerprint}-{day}-{}-{LAYOUT}", account.uid)
+    format!("{version}-{fingerprint}-{row_checks:x}-{day}-{}-{LAYOUT}", account.uid)
 }
 
 /// Marks it as used, too; that keeps other branches from removing it while it is being copied.

@@ -32,7 +32,7 @@ const COLUMNS: [Column; 13] = [
     column("tenant_id", Kind::Text, |message| text(message.tenant_id.as_deref())),
     column("lane", Kind::Text, |message| text(message.lane.as_deref())),
     column("dedupe_key", Kind::Text, |message| text(message.dedupe_key.as_deref())),
-    column("priority", Kind::Integer, |message| Some(Field::Integer(message.priority))),
+    column("priority", Kind::Integer, |message| (message.priority != 0).then_some(Field::Integer(message.priority))),
     column("headers", Kind::Json, |message| {
         let json = || serde_json::json!(message.headers).to_string();
         (!message.headers.is_empty()).then(|| Field::Text(json().into()))
@@ -145,38 +145,51 @@ impl<'a> Field<'a> {
     }
 }
 
-/// An array of nothing is absent as a whole: `enqueue_many` then skips what it is for, such as the dedupe table.
+/// An array of nothing is absent as a whole.
 fn unless_empty<T>(elements: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
     elements.iter().any(Option::is_some).then_some(elements)
 }
 
-/// The named arguments of `enqueue_many`: whole arrays.
-pub(super) fn postgres_arguments() -> String {
-    arguments(|n, bound, cast| {
-        let cast = cast.map(|cast| format!("::{cast}[]")).unwrap_or_default();
-        format!("${n}::{bound}[]{cast}")
-    })
+/// Messages turned by ninety degrees: named arguments, and the arrays to bind to them. A column that no message has is left
+/// out of both: the server reads the text of each call, and an argument costs it as much as an index.
+pub(crate) struct PostgresCall<'a> {
+    pub(crate) arguments: String,
+    pub(crate) arrays: Vec<PostgresArray<'a>>,
 }
 
-/// The named arguments of a function that takes one message: the first element of each array.
-pub(crate) fn postgres_arguments_of_one() -> String {
-    arguments(|n, bound, cast| {
-        let cast = cast.map(|cast| format!("::{cast}")).unwrap_or_default();
-        format!("(${n}::{bound}[])[1]{cast}")
-    })
-}
+impl<'a> PostgresCall<'a> {
+    /// For a function that takes many messages: whole arrays.
+    pub(crate) fn of_many(messages: &'a [Message]) -> Result<Self, InvalidMessage> {
+        Self::new(messages, |n, bound, cast| {
+            let cast = cast.map(|cast| format!("::{cast}[]")).unwrap_or_default();
+            format!("${n}::{bound}[]{cast}")
+        })
+    }
 
-fn arguments(argument: impl Fn(usize, &str, Option<&str>) -> String) -> String {
-    let named = COLUMNS.iter().enumerate().map(|(index, column)| {
-        let (bound, cast) = column.kind.in_postgres();
-        format!("{} => {}", column.name_with_unit("seconds"), argument(index + 1, bound, cast))
-    });
-    named.collect::<Vec<_>>().join(", ")
-}
+    /// For a function that takes one message: the first element of each array.
+    pub(crate) fn of_one(message: &'a Message) -> Result<Self, InvalidMessage> {
+        Self::new(std::slice::from_ref(message), |n, bound, cast| {
+            let cast = cast.map(|cast| format!("::{cast}")).unwrap_or_default();
+            format!("(${n}::{bound}[])[1]{cast}")
+        })
+    }
 
-/// The messages turned by ninety degrees: one array for each argument.
-pub(crate) fn postgres_arrays(messages: &[Message]) -> Result<Vec<PostgresArray<'_>>, InvalidMessage> {
-    COLUMNS.iter().map(|column| column.array(messages)).collect()
+    fn new(
+        messages: &'a [Message],
+        argument: impl Fn(usize, &str, Option<&str>) -> String,
+    ) -> Result<Self, InvalidMessage> {
+        let (mut arguments, mut arrays) = (Vec::new(), Vec::new());
+        for column in &COLUMNS {
+            let array = column.array(messages)?;
+            if !array.is_null() {
+                arrays.push(array);
+                let (bound, cast) = column.kind.in_postgres();
+                let argument = argument(arrays.len(), bound, cast);
+                arguments.push(format!("{} => {argument}", column.name_with_unit("seconds")));
+            }
+        }
+        Ok(Self { arguments: arguments.join(", "), arrays })
+    }
 }
 
 /// One message, in the caller's transaction: the rules are those of the view `outbox_enqueue`.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use super::Enqueued;
-use super::columns::{SQLITE_INSERT, postgres_arguments, postgres_arguments_of_one, postgres_arrays, sqlite_values};
+use super::columns::{PostgresCall, SQLITE_INSERT, sqlite_values};
 use crate::error::Error;
 use crate::message::Message;
 use crate::schema::Schema;
@@ -45,6 +45,13 @@ pub enum PostgresArray<'a> {
 }
 
 impl PostgresArray<'_> {
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(
+            self,
+            Self::Text(None) | Self::Uuid(None) | Self::Integer(None) | Self::BigInteger(None) | Self::Bytes(None)
+        )
+    }
+
     /// The array as PostgreSQL writes it, for a driver that binds no arrays, or none with a NULL inside: bind this text. The
     /// statement casts it.
     #[must_use]
@@ -147,12 +154,18 @@ impl<'a> Batch<'a> {
     pub fn postgres(&self) -> Result<Statement<PostgresArray<'a>>, Error> {
         const ANSWER: &str = "select message_id, sequence_id, created from";
         let schema = self.schema.quoted();
-        // The same parameters for both: one message goes by a function that is a third of the price.
-        let sql = match self.messages {
-            [_] => format!("{ANSWER} {schema}.enqueue({})", postgres_arguments_of_one()),
-            _ => format!("{ANSWER} {schema}.enqueue_many({}) order by ordinal", postgres_arguments()),
+        // One message goes by a function of its own, whose plans are made for one.
+        let (sql, arrays) = match self.messages {
+            [message] => {
+                let PostgresCall { arguments, arrays } = PostgresCall::of_one(message)?;
+                (format!("{ANSWER} {schema}.enqueue({arguments})"), arrays)
+            }
+            messages => {
+                let PostgresCall { arguments, arrays } = PostgresCall::of_many(messages)?;
+                (format!("{ANSWER} {schema}.enqueue_many({arguments}) order by ordinal"), arrays)
+            }
         };
-        Ok(Statement::new(sql, postgres_arrays(self.messages)?))
+        Ok(Statement::new(sql, arrays))
     }
 
     /// For SQLite: what to run for each message, in their order. Run [`Self::SQLITE_BEGIN`] first and

@@ -114,6 +114,22 @@ async fn a_lane_has_no_hole_after_rollbacks() {
     assert_eq!(crate::support::try_sql(&client, twice).await, "23505", "a number is taken once");
 }
 
+/// Other drivers number the elements of an array from anywhere. A key that is known answers with the number of its message,
+/// whether this batch has lanes or not.
+#[tokio::test]
+async fn a_batch_counts_its_arrays_from_their_beginning() {
+    let (_database, client) = fresh().await;
+    for (lane, created) in [(", lane => '[-1:0]={x,x}'", "t"), ("", "f")] {
+        let sql = format!(
+            "select concat_ws(' ', ordinal, sequence_id, created) \
+             from outbox.enqueue_many('[0:1]={{a,b}}', '[5:6]={{1,2}}', dedupe_key => '{{k,k}}'{lane})"
+        );
+        assert_eq!(texts(&client, &sql).await, [format!("1 1 {created}"), format!("2 2 {created}")]);
+    }
+    let kept = "select concat_ws(' ', topic, payload, sequence_id) from outbox.message order by id";
+    assert_eq!(texts(&client, kept).await, ["a 1 1", "b 2 2"]);
+}
+
 /// The largest batch: one row per message, ids are UUIDv7 in the order of the input, the clock in them is now.
 #[tokio::test]
 async fn ten_thousand_messages_in_one_call() {

@@ -29,6 +29,7 @@ mod operate;
 mod partitions;
 mod plans;
 mod pooler;
+mod producer_costs;
 mod races;
 mod requirements;
 mod roles;

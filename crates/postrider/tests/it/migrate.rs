@@ -198,7 +198,8 @@ async fn walk(database: &Database, client: &mut Client, schema: &Schema, topic: 
 
 #[tokio::test]
 async fn two_outboxes_in_one_database_do_not_see_each_other() {
-    let (database, mut client) = fresh().await;
+    let (database, mut client) = empty().await;
+    migrate::up(&mut client, &outbox()).await.unwrap();
     let second = Schema::new("Mail_2").unwrap();
     migrate::up(&mut client, &second).await.unwrap();
     let normal = |lines: Vec<String>| -> Vec<String> {

@@ -7,10 +7,9 @@ create or replace function :"schema".content_sizes(payload jsonb[], body bytea[]
 as $$
 begin
     return array(
-        select case when num_nonnulls(i.payload, i.body) = 1
-                    then coalesce(octet_length(i.body), octet_length(i.payload::text)) end
-        from unnest(content_sizes.payload, content_sizes.body) with ordinality as i (payload, body, ordinal)
-        order by i.ordinal);
+        select case when num_nonnulls(content_sizes.payload[n], content_sizes.body[n]) = 1
+                    then coalesce(octet_length(content_sizes.body[n]), octet_length(content_sizes.payload[n]::text)) end
+        from generate_series(1, greatest(cardinality(content_sizes.payload), cardinality(content_sizes.body))) n);
 exception when program_limit_exceeded or out_of_memory then
     raise exception 'payload is larger than 16 MiB as it is sent'
         using errcode = '22023', hint = 'Store large content elsewhere and send a reference.';

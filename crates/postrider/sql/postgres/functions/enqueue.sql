@@ -51,92 +51,96 @@ create or replace function :"schema".enqueue(
 as $$
 #variable_conflict use_column
 declare
-    v_now        constant timestamptz := now();
-    v_micros     constant bigint := date_part('epoch', clock_timestamp()) * float8 '1000000';
-    v_namespace  constant text := coalesce(enqueue.namespace, 'default');
-    v_priority   constant integer := coalesce(enqueue.priority, 0);
-    v_size       integer;
-    v_broken     text[];
-    v_due_at     timestamptz := v_now;
-    v_occurred   constant timestamptz := coalesce(enqueue.occurred_at, v_now);
-    v_sinks      text[] := '{default}';
+    v_micros  constant bigint := date_part('epoch', clock_timestamp()) * float8 '1000000';
+    v_size    integer;
+    v_due_at  timestamptz := now();
+    v_sink    text := 'default';
+    v_sinks   text[];
+    v_broken  text[];
 begin
     -- A small payload needs no net for texts that are too long, which is a subtransaction. An array holds it uncompressed.
     if enqueue.body is null and pg_column_size(array[enqueue.payload]) <= 65536 then
         v_size := octet_length(enqueue.payload::text);
+    elsif enqueue.payload is null then
+        v_size := octet_length(enqueue.body);
     else
         v_size := (content_sizes(array[enqueue.payload], array[enqueue.body]))[1];
     end if;
-    v_broken := broken_rule(enqueue.topic, v_namespace, enqueue.payload, enqueue.body, v_size);
-    if v_priority <> 0
-       or num_nonnulls(enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, enqueue.headers, enqueue.content_type,
-                       enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds) > 0
+    -- What broken_rule says, in short: an expression is prepared in every transaction, and a long one costs more than the insert
+    -- into an index. A size is null for no content and for two.
+    if (octet_length(enqueue.topic) between 1 and 255 and v_size <= 16777216
+        and coalesce(octet_length(enqueue.namespace) between 1 and 255, true)) is not true
     then
-        v_broken := coalesce(v_broken, broken_option(
-            enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, v_priority, enqueue.headers, enqueue.content_type,
-            enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds));
-    end if;
-    if v_broken is not null then
+        v_broken := broken_rule(enqueue.topic, enqueue.namespace, enqueue.payload, enqueue.body, v_size);
         raise exception '%', v_broken[1] using errcode = '22023', hint = v_broken[2];
     end if;
 
     message_id := new_message_id(v_micros);
     created := true;
-    if enqueue.dedupe_key is not null then
-        -- The insert itself is the answer, at every isolation level: a snapshot may still show a key that was pruned since. A
-        -- racing producer of the same key is waited for; if a key that was met is pruned meanwhile, it is written in the
-        -- next round.
-        loop
-            insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
-            values (v_namespace, enqueue.topic, coalesce(enqueue.tenant_id, ''), enqueue.dedupe_key, enqueue.message_id)
-            on conflict (namespace, topic, tenant, dedupe_key) do nothing;
-            exit when found;
-            select k.message_id, k.sequence_id into message_id, sequence_id
-            from known_key(v_namespace, enqueue.topic, enqueue.tenant_id, enqueue.dedupe_key) k;
-            if message_id is not null then
-                created := false;
-                return;
-            end if;
-            message_id := new_message_id(v_micros);
-        end loop;
+    if num_nonnulls(nullif(enqueue.priority, 0), enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, enqueue.headers,
+                    enqueue.content_type, enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds) > 0
+    then
+        v_broken := broken_option(
+            enqueue.tenant_id, enqueue.lane, enqueue.dedupe_key, enqueue.priority, enqueue.headers, enqueue.content_type,
+            enqueue.due_at, enqueue.occurred_at, enqueue.delay_seconds);
+        if v_broken is not null then
+            raise exception '%', v_broken[1] using errcode = '22023', hint = v_broken[2];
+        end if;
+        if enqueue.dedupe_key is not null then
+            -- The insert itself is the answer, at every isolation level: a snapshot may still show a key that was pruned
+            -- since. A racing producer of the same key is waited for; if a key that was met is pruned meanwhile, it is
+            -- written in the next round.
+            loop
+                insert into dedupe (namespace, topic, tenant, dedupe_key, message_id)
+                values (coalesce(enqueue.namespace, 'default'), enqueue.topic, coalesce(enqueue.tenant_id, ''),
+                        enqueue.dedupe_key, enqueue.message_id)
+                on conflict (namespace, topic, tenant, dedupe_key) do nothing;
+                exit when found;
+                select k.message_id, k.sequence_id into message_id, sequence_id
+                from known_key(coalesce(enqueue.namespace, 'default'), enqueue.topic, enqueue.tenant_id,
+                               enqueue.dedupe_key) k;
+                if message_id is not null then
+                    created := false;
+                    return;
+                end if;
+                message_id := new_message_id(v_micros);
+            end loop;
+        end if;
+        if enqueue.lane is not null then
+            insert into lane_sequence as s (lane, last_sequence) values (enqueue.lane, 1)
+            on conflict (lane) do update set last_sequence = s.last_sequence + 1
+            returning s.last_sequence into sequence_id;
+        end if;
+        v_due_at := coalesce(enqueue.due_at, now() + enqueue.delay_seconds * interval '1 second',
+                             least(enqueue.occurred_at, now()));
     end if;
 
-    if enqueue.lane is not null then
-        insert into lane_sequence as s (lane, last_sequence) values (enqueue.lane, 1)
-        on conflict (lane) do update set last_sequence = s.last_sequence + 1
-        returning s.last_sequence into sequence_id;
-    end if;
     insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
                          dedupe_key, content_type, headers, payload, body)
-    values (enqueue.message_id, v_occurred, v_priority, v_size, enqueue.sequence_id,
-            enqueue.tenant_id, v_namespace, enqueue.topic, enqueue.lane, enqueue.dedupe_key, enqueue.content_type,
-            enqueue.headers, enqueue.payload, enqueue.body);
+    values (enqueue.message_id, coalesce(enqueue.occurred_at, now()), coalesce(enqueue.priority, 0), v_size,
+            enqueue.sequence_id, enqueue.tenant_id, coalesce(enqueue.namespace, 'default'), enqueue.topic, enqueue.lane,
+            enqueue.dedupe_key, enqueue.content_type, enqueue.headers, enqueue.payload, enqueue.body);
 
     if enqueue.headers is not null then
         v_size := v_size + octet_length(enqueue.headers::text);
     end if;
-    if enqueue.due_at is not null then
-        v_due_at := enqueue.due_at;
-    elsif enqueue.delay_seconds is not null then
-        v_due_at := v_now + enqueue.delay_seconds * interval '1 second';
-    elsif enqueue.occurred_at < v_now then
-        v_due_at := enqueue.occurred_at;
-    end if;
     if exists (select from route) then
-        select coalesce(array_agg(distinct r.sink), v_sinks) into v_sinks from route r
-        where r.namespace in ('*', v_namespace) and enqueue.topic like r.topic_like;
+        v_sinks := array(
+            select distinct r.sink from route r
+            where r.namespace in ('*', coalesce(enqueue.namespace, 'default')) and enqueue.topic like r.topic_like);
+        v_sink := coalesce(v_sinks[1], v_sink);
+        if cardinality(v_sinks) > 1 then
+            insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+            select enqueue.message_id, coalesce(enqueue.occurred_at, now()), v_due_at, coalesce(enqueue.priority, 0), v_size,
+                   enqueue.sequence_id, enqueue.tenant_id, s.sink, enqueue.lane
+            from unnest(v_sinks[2:]) s (sink);
+        end if;
     end if;
     insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-    values (enqueue.message_id, v_occurred, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id,
-            v_sinks[1], enqueue.lane);
-    if cardinality(v_sinks) > 1 then
-        insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-        select enqueue.message_id, v_occurred, v_due_at, v_priority, v_size, enqueue.sequence_id, enqueue.tenant_id,
-               s.sink, enqueue.lane
-        from unnest(v_sinks[2:]) s (sink);
-    end if;
+    values (enqueue.message_id, coalesce(enqueue.occurred_at, now()), v_due_at, coalesce(enqueue.priority, 0), v_size,
+            enqueue.sequence_id, enqueue.tenant_id, v_sink, enqueue.lane);
 
-    if v_due_at <= v_now and exists (select from sleeper) then
+    if v_due_at <= now() and exists (select from sleeper) then
         perform notify_sleepers();
     end if;
 end

@@ -30,19 +30,18 @@ create or replace function :"schema".enqueue_many(
 as $$
 #variable_conflict use_column
 declare
-    v_now     constant timestamptz := now();
-    v_micros  constant bigint := (date_part('epoch', clock_timestamp()) * 1e6)::bigint;
-    v_count   constant integer := coalesce(cardinality(enqueue_many.topic), 0);
-    v_routed  constant boolean := exists (select from route);
-    v_sizes   integer[];
-    v_ids     uuid[];
-    v_named   uuid[];
-    v_new     uuid[];
-    v_bad     record;
+    v_now        constant timestamptz := now();
+    v_micros     constant bigint := (date_part('epoch', clock_timestamp()) * 1e6)::bigint;
+    v_count      constant integer := coalesce(cardinality(enqueue_many.topic), 0);
+    v_tail       constant bytea := substr(uuid_send(gen_random_uuid()), 9);
+    v_dims       text[];
+    v_sizes      integer[];
+    v_ids        uuid[];
+    v_named      uuid[];
+    v_new        uuid[];
+    v_sequences  bigint[];
+    v_bad        record;
 begin
-    if array_ndims(enqueue_many.topic) > 1 then
-        raise exception 'enqueue_many takes one-dimensional arrays' using errcode = '22023';
-    end if;
     if v_count <> any (array[
         coalesce(cardinality(enqueue_many.payload), v_count), coalesce(cardinality(enqueue_many.namespace), v_count),
         coalesce(cardinality(enqueue_many.tenant_id), v_count), coalesce(cardinality(enqueue_many.lane), v_count),
@@ -58,31 +57,56 @@ begin
     if v_count = 0 then
         return;
     end if;
-
-    v_sizes := content_sizes(enqueue_many.payload, enqueue_many.body);
-    -- The first rule that a message breaks, with what to do about it.
-    select i.ordinal, b.broken into v_bad
-    from unnest(enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
-                enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
-                enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
-                enqueue_many.delay_seconds, v_sizes)
-         with ordinality as i (topic, payload, namespace, tenant_id, lane, dedupe_key, priority, headers,
-                               due_at, occurred_at, body, content_type, delay_seconds, content_bytes, ordinal)
-    cross join lateral (select coalesce(
-        broken_rule(i.topic, i.namespace, i.payload, i.body, i.content_bytes),
-        broken_option(i.tenant_id, i.lane, i.dedupe_key, i.priority, i.headers, i.content_type, i.due_at, i.occurred_at,
-                      i.delay_seconds)) as broken) b
-    where b.broken is not null
-    order by i.ordinal
-    limit 1;
-    if found then
-        raise exception '%', case when v_count > 1 then format('message %s of %s: ', v_bad.ordinal, v_count) else '' end
-                             || v_bad.broken[1]
-            using errcode = '22023', hint = v_bad.broken[2];
+    v_dims := array[
+        array_dims(enqueue_many.topic), array_dims(enqueue_many.payload), array_dims(enqueue_many.namespace),
+        array_dims(enqueue_many.tenant_id), array_dims(enqueue_many.lane), array_dims(enqueue_many.dedupe_key),
+        array_dims(enqueue_many.priority), array_dims(enqueue_many.headers), array_dims(enqueue_many.due_at),
+        array_dims(enqueue_many.occurred_at), array_dims(enqueue_many.body), array_dims(enqueue_many.content_type),
+        array_dims(enqueue_many.delay_seconds)];
+    if format('[1:%s]', v_count) <> any (v_dims) then
+        if array_to_string(v_dims, ' ') like '%][%' then
+            raise exception 'enqueue_many takes one-dimensional arrays' using errcode = '22023';
+        end if;
+        -- Elements may be numbered from anywhere; those of a slice are numbered from 1.
+        return query select * from enqueue_many(
+            enqueue_many.topic[:], enqueue_many.payload[:], enqueue_many.namespace[:], enqueue_many.tenant_id[:],
+            enqueue_many.lane[:], enqueue_many.dedupe_key[:], enqueue_many.priority[:], enqueue_many.headers[:],
+            enqueue_many.due_at[:], enqueue_many.occurred_at[:], enqueue_many.body[:], enqueue_many.content_type[:],
+            enqueue_many.delay_seconds[:]);
+        return;
     end if;
 
-    -- One microsecond apart, so that ids keep the order of the input.
-    v_ids := array(select new_message_id(v_micros + n) from generate_series(1, v_count) n);
+    -- plpgsql holds arrays unpacked, so an element by its number costs nothing. unnest would copy each of them into a tuplestore.
+    v_sizes := content_sizes(enqueue_many.payload, enqueue_many.body);
+    -- The rules in short, as in enqueue; then the first one that a message breaks, with what to do about it.
+    if num_nonnulls(enqueue_many.tenant_id, enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority,
+                    enqueue_many.headers, enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.content_type,
+                    enqueue_many.delay_seconds) > 0
+       or exists (
+            select from generate_series(1, v_count) n
+            where (octet_length(enqueue_many.topic[n]) between 1 and 255 and v_sizes[n] <= 16777216
+                   and coalesce(octet_length(enqueue_many.namespace[n]) between 1 and 255, true)) is not true)
+    then
+        select n.n as ordinal, b.broken into v_bad
+        from generate_series(1, v_count) n (n)
+        cross join lateral (select coalesce(
+            broken_rule(enqueue_many.topic[n], enqueue_many.namespace[n], enqueue_many.payload[n], enqueue_many.body[n],
+                        v_sizes[n]),
+            broken_option(enqueue_many.tenant_id[n], enqueue_many.lane[n], enqueue_many.dedupe_key[n],
+                          enqueue_many.priority[n], enqueue_many.headers[n], enqueue_many.content_type[n],
+                          enqueue_many.due_at[n], enqueue_many.occurred_at[n], enqueue_many.delay_seconds[n])) as broken) b
+        where b.broken is not null
+        order by n.n
+        limit 1;
+        if found then
+            raise exception '%',
+                case when v_count > 1 then format('message %s of %s: ', v_bad.ordinal, v_count) else '' end || v_bad.broken[1]
+                using errcode = '22023', hint = v_bad.broken[2];
+        end if;
+    end if;
+
+    -- One microsecond apart, so that ids keep the order of the input. Their random half costs as much as an insert into an index.
+    v_ids := array(select new_message_id(v_micros + n, v_tail) from generate_series(1, v_count) n);
 
     -- Which message each key stands for: what this insert wrote, or what it met. The insert itself is the answer, at every
     -- isolation level: a snapshot may still show a key that was pruned since. A racing producer of the same key is waited
@@ -123,63 +147,71 @@ begin
         end loop;
     end if;
 
-    return query
-    with input as materialized (
-        select i.ordinal::integer as ordinal, i.id, i.message_id, i.content_bytes,
-               i.topic, i.payload, coalesce(i.namespace, 'default') as namespace, i.tenant_id, i.lane, i.dedupe_key,
-               coalesce(i.priority, 0) as priority, i.headers, coalesce(i.occurred_at, v_now) as occurred_at,
-               coalesce(i.due_at, v_now + i.delay_seconds * interval '1 second', least(i.occurred_at, v_now)) as due_at,
-               i.body, i.content_type
-        from unnest(v_ids, v_named, v_sizes, enqueue_many.topic, enqueue_many.payload, enqueue_many.namespace, enqueue_many.tenant_id,
-                    enqueue_many.lane, enqueue_many.dedupe_key, enqueue_many.priority, enqueue_many.headers,
-                    enqueue_many.due_at, enqueue_many.occurred_at, enqueue_many.body, enqueue_many.content_type,
-                    enqueue_many.delay_seconds)
-             with ordinality as i (id, message_id, content_bytes, topic, payload, namespace, tenant_id, lane, dedupe_key,
-                                   priority, headers, due_at, occurred_at, body, content_type, delay_seconds, ordinal)
-    ),
-    lane_end as (
-        insert into lane_sequence as s (lane, last_sequence)
-        select i.lane, count(*) from input i
-        where i.lane is not null and i.id = i.message_id
-        group by i.lane order by i.lane collate "C"
-        on conflict (lane) do update set last_sequence = s.last_sequence + excluded.last_sequence
-        returning s.lane, s.last_sequence
-    ),
-    fresh as materialized (
-        select i.*, e.last_sequence + 1
-                    - row_number() over (partition by i.lane order by i.ordinal desc) as sequence_id
-        from input i left join lane_end e on e.lane = i.lane
-        where i.id = i.message_id
-    ),
-    written as (
-        insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
-                             dedupe_key, content_type, headers, payload, body)
-        select f.id, f.occurred_at, f.priority, f.content_bytes, f.sequence_id, f.tenant_id, f.namespace, f.topic, f.lane,
-               f.dedupe_key, f.content_type, f.headers, f.payload, f.body
-        from fresh f order by f.ordinal
-    ),
-    sent as (
+    if enqueue_many.lane is not null then
+        with fresh as materialized (
+            select n, enqueue_many.lane[n] collate "C" as lane from generate_series(1, v_count) n
+            where enqueue_many.lane[n] is not null and v_ids[n] = v_named[n]
+        ),
+        lane_end as (
+            insert into lane_sequence as s (lane, last_sequence)
+            select f.lane, count(*) from fresh f group by f.lane order by f.lane
+            on conflict (lane) do update set last_sequence = s.last_sequence + excluded.last_sequence
+            returning s.lane, s.last_sequence
+        ),
+        numbered as (
+            select f.n, e.last_sequence + 1 - row_number() over (partition by f.lane order by f.n desc) as sequence_id
+            from fresh f join lane_end e on e.lane = f.lane
+        )
+        select array_agg(b.sequence_id order by i.n) into v_sequences
+        from generate_series(1, v_count) i (n) left join numbered b on b.n = i.n;
+    end if;
+    insert into message (id, occurred_at, priority, content_bytes, sequence_id, tenant_id, namespace, topic, lane,
+                         dedupe_key, content_type, headers, payload, body)
+    select v_ids[n], coalesce(enqueue_many.occurred_at[n], v_now), coalesce(enqueue_many.priority[n], 0), v_sizes[n],
+           v_sequences[n], enqueue_many.tenant_id[n], coalesce(enqueue_many.namespace[n], 'default'), enqueue_many.topic[n],
+           enqueue_many.lane[n], enqueue_many.dedupe_key[n], enqueue_many.content_type[n], enqueue_many.headers[n],
+           enqueue_many.payload[n], enqueue_many.body[n]
+    from generate_series(1, v_count) n
+    where v_ids[n] = v_named[n];
+    if exists (select from route) then
         insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
-        select f.id, f.occurred_at, f.due_at, f.priority, f.content_bytes + coalesce(octet_length(f.headers::text), 0),
-               f.sequence_id, f.tenant_id, coalesce(r.sink, 'default'), f.lane
-        from fresh f
+        select v_ids[n], coalesce(enqueue_many.occurred_at[n], v_now),
+               coalesce(enqueue_many.due_at[n], v_now + enqueue_many.delay_seconds[n] * interval '1 second',
+                        least(enqueue_many.occurred_at[n], v_now)),
+               coalesce(enqueue_many.priority[n], 0), v_sizes[n] + coalesce(octet_length(enqueue_many.headers[n]::text), 0),
+               v_sequences[n], enqueue_many.tenant_id[n], coalesce(r.sink, 'default'), enqueue_many.lane[n]
+        from generate_series(1, v_count) n
         left join lateral (
             select distinct r.sink from route r
-            where v_routed and r.namespace in ('*', f.namespace) and f.topic like r.topic_like
+            where r.namespace in ('*', coalesce(enqueue_many.namespace[n], 'default'))
+              and enqueue_many.topic[n] like r.topic_like
         ) r on true
-        order by f.ordinal
-    )
-    select i.ordinal, i.message_id, coalesce(f.sequence_id, m.sequence_id), i.id = i.message_id
-    from input i
-    left join fresh f on f.id = i.message_id
-    left join lateral (
-        select m.sequence_id from message m where m.id = i.message_id and i.id <> i.message_id limit 1
-    ) m on true
-    order by i.ordinal;
+        where v_ids[n] = v_named[n];
+    else
+        insert into delivery (message_id, occurred_at, due_at, priority, size_bytes, sequence_id, tenant_id, sink, lane)
+        select v_ids[n], coalesce(enqueue_many.occurred_at[n], v_now),
+               coalesce(enqueue_many.due_at[n], v_now + enqueue_many.delay_seconds[n] * interval '1 second',
+                        least(enqueue_many.occurred_at[n], v_now)),
+               coalesce(enqueue_many.priority[n], 0), v_sizes[n] + coalesce(octet_length(enqueue_many.headers[n]::text), 0),
+               v_sequences[n], enqueue_many.tenant_id[n], 'default', enqueue_many.lane[n]
+        from generate_series(1, v_count) n
+        where v_ids[n] = v_named[n];
+    end if;
+    if enqueue_many.dedupe_key is null then
+        return query
+        select n, v_ids[n], v_sequences[n], true from generate_series(1, v_count) n;
+    else
+        return query
+        select n, v_named[n],
+               case when v_ids[n] = v_named[n] then v_sequences[n]
+                    else (select m.sequence_id from message m where m.id = v_named[n]) end,
+               v_ids[n] = v_named[n]
+        from generate_series(1, v_count) n;
+    end if;
 
-    if exists (select from unnest(enqueue_many.due_at, enqueue_many.delay_seconds, enqueue_many.topic)
-                      as i (due_at, delay_seconds, topic)
-               where coalesce(i.due_at, v_now) <= v_now and coalesce(i.delay_seconds, 0) = 0)
+    if (enqueue_many.due_at is null and enqueue_many.delay_seconds is null)
+       or exists (select from generate_series(1, v_count) n
+                  where coalesce(enqueue_many.due_at[n], v_now) <= v_now and coalesce(enqueue_many.delay_seconds[n], 0) = 0)
     then
         perform notify_sleepers();
     end if;

@@ -24,12 +24,14 @@ $$;
 comment on function :"schema".message_id_time is 'When the message with this id was written.';
 
 -- The id of a message that is written at this microsecond since 1970. The first eight bytes are one bigint (milliseconds << 16 |
--- version << 12 | fraction of the millisecond), the last eight are a random UUID's. Without a SET clause, as in
--- message_rules.sql. Typed constants and `substr` keep the lookups of a session's first call few.
-create or replace function :"schema".new_message_id(micros bigint)
+-- version << 12 | fraction of the millisecond), the last eight are a random UUID's, which a batch has once for all its messages.
+-- Without a SET clause, as in message_rules.sql. Typed constants and `substr` keep the lookups of a session's first call few.
+create or replace function :"schema".new_message_id(
+    micros bigint, tail bytea default substr(uuid_send(gen_random_uuid()), 9)
+)
     returns uuid language sql volatile parallel safe
 begin atomic
     select encode(int8send(((micros / 1000) << 16) | bigint '28672' | ((micros % 1000) * 4096 / 1000))
-                  || substr(uuid_send(gen_random_uuid()), 9), 'hex')::uuid;
+                  || tail, 'hex')::uuid;
 end;
 comment on function :"schema".new_message_id is 'Internal: a new UUIDv7.';

@@ -6,7 +6,8 @@ use tokio_postgres::types::Type;
 
 use super::statement::{Parameter, int, seconds, sql};
 use super::{PostgresStore, dead, pending};
-use crate::enqueue::{self, Enqueued, columns};
+use crate::enqueue::columns::PostgresCall;
+use crate::enqueue::{self, Enqueued};
 use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
 use crate::message::Message;
@@ -67,12 +68,11 @@ async fn operate(store: &PostgresStore, actor: &str, action: &Action) -> Result<
 
 async fn enqueue(store: &PostgresStore, actor: &str, message: &Message) -> Result<Enqueued, Error> {
     check::enqueue(actor, message)?;
-    let arrays = columns::postgres_arrays(std::slice::from_ref(message))?;
-    // The columns of a batch, of which this is the only line; behind them, who acts.
+    let PostgresCall { arguments, arrays } = PostgresCall::of_one(message)?;
+    // Behind the message, who acts.
     let sql = format!(
-        "select message_id, sequence_id, created from :\"schema\".enqueue_as(actor => ${}, {})",
-        arrays.len() + 1,
-        columns::postgres_arguments_of_one()
+        "select message_id, sequence_id, created from :\"schema\".enqueue_as(actor => ${}, {arguments})",
+        arrays.len() + 1
     );
     let actor: [Parameter<'_>; 1] = [(&actor, Type::TEXT)];
     let parameters = [&enqueue::tokio_postgres::parameters(&arrays)[..], &actor].concat();
