@@ -79,7 +79,7 @@ const PAGES: [(&str, i64); 6] = [
 
 /// What a call costs may not creep up: each commit that adds a twentieth says so here.
 pub(crate) fn assert_no_dearer(what: &str, cost: i64, known: i64) {
-    let most = known + known.div_ceil(20);
+    let most = known + known / 20;
     assert!(cost <= most, "{what} costs {cost} now, and {known} so far: a twentieth more is too much");
 }
 
