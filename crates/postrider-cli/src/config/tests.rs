@@ -400,7 +400,7 @@ fn the_configurations_of_the_pages_are_accepted() {
         let text = std::fs::read_to_string(page).expect("a page");
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
         // Those of an application, and mappings of an import, are others.
-        for block in blocks.filter(|block| !block.contains("[dependencies]") && !block.contains("\n[message]\n")) {
+        for block in blocks.filter(|block| !block.contains("dependencies]") && !block.contains("\n[message]\n")) {
             let config = read(block, &[]).unwrap_or_else(|failure| panic!("{}: {failure:?}\n{block}", page.display()));
             for (name, sink) in &config.sinks {
                 let kind = sink.kind(name);
