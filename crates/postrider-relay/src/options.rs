@@ -44,8 +44,11 @@ pub struct RelayOptions {
     /// How long a claimed message is held before others may take it; renewed while it is worked on. A crashed relay's
     /// messages wait this long. 120 seconds.
     pub lease: Duration,
-    /// How often to look without having been woken: 500 ms, and at most a third of the lease.
+    /// How often to look without having been woken: 500 ms, and at most a third of the lease, unless `reap_every` is.
     pub poll: Duration,
+    /// How often to look for leases that ran out, at most a third of the lease: then `poll` may be longer. `None`: claims
+    /// find them, and twice in each lease a look for those that no claim meets.
+    pub reap_every: Option<Duration>,
     /// After a wake-up, how long to let further messages gather before the next claim: 30 ms. The first is at once.
     pub wake_gather: Duration,
     /// How long to gather outcomes before they are recorded together: 5 ms, or until nothing is in flight.
@@ -74,6 +77,7 @@ impl Default for RelayOptions {
             database: "default".to_owned(),
             lease: Duration::from_mins(2),
             poll: Duration::from_millis(500),
+            reap_every: None,
             wake_gather: Duration::from_millis(30),
             complete_gather: Duration::from_millis(5),
             max_messages: 10_000,
@@ -145,7 +149,7 @@ impl Default for RetryOptions {
 }
 
 setters! { RelayOptions:
-    worker_id: String, database: String, lease: Duration, poll: Duration, wake_gather: Duration,
+    worker_id: String, database: String, lease: Duration, poll: Duration, reap_every: Option<Duration>, wake_gather: Duration,
     complete_gather: Duration, max_messages: u32, max_bytes: usize, concurrency: usize, grace: Duration,
     keep_every: Duration, report_every: Duration,
 }
@@ -170,10 +174,13 @@ impl RelayOptions {
         rule(!self.lease.is_zero() && self.lease <= MAX_LEASE, || {
             format!("the lease must be more than 0 and at most 24 hours, not {:?}", self.lease)
         })?;
-        rule(!self.poll.is_zero() && self.poll <= self.lease / 3, || {
+        rule(!self.poll.is_zero() && self.reap_every.is_none_or(|every| !every.is_zero()), || {
+            "poll and reap_every must be more than 0".to_owned()
+        })?;
+        rule(self.reap_every.map_or(self.poll, |every| every.min(self.poll)) <= self.lease / 3, || {
             format!(
                 "the poll interval is {:?} and the lease {:?}: poll at most every third of the lease ({:?}), or ended \
-                 leases are found too late",
+                 leases are found too late; with reap_every of at most that they are found whatever the interval",
                 self.poll,
                 self.lease,
                 self.lease / 3
@@ -244,6 +251,9 @@ mod tests {
         let refused = options(1_001, 3_000).check().unwrap_err().to_string();
         assert!(refused.contains("1.001s") && refused.contains("at most every third of the lease (1s)"), "{refused}");
         assert!(options(0, 3_000).check().is_err());
+        let reaping = |every_ms| options(60_000, 3_000).reap_every(Some(Duration::from_millis(every_ms))).check();
+        assert!(reaping(1_000).is_ok(), "ended leases are looked for in between");
+        assert!(reaping(1_001).is_err() && reaping(0).is_err());
     }
 
     /// Proves P10: no delivery may outlive its lease.

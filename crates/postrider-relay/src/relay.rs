@@ -170,7 +170,14 @@ impl Relay {
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&self.leases).keep_renewing(store(), Arc::clone(&clock), options.lease));
         let jitter = Arc::clone(&self.jitter);
-        tasks.spawn(reaper::run(store(), Arc::clone(&clock), jitter, telemetry(), options.lease));
+        tasks.spawn(reaper::run(
+            store(),
+            Arc::clone(&clock),
+            jitter,
+            telemetry(),
+            Arc::clone(&wake),
+            Arc::clone(&options),
+        ));
         if mode == Mode::Serve {
             tasks.spawn(wake.listen(telemetry()));
             tasks.spawn(keeper::run(store(), Arc::clone(&clock), options.keep_every));

@@ -21,12 +21,29 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::inspect::LATE;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::text::{seconds, short_span};
 
 pub use backlog::backlog;
 #[cfg(feature = "postgres")]
 pub use postgres::postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::sqlite;
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn kept(for_seconds: Option<f64>) -> String {
+    for_seconds.map_or_else(|| "ever".to_owned(), |long| short_span(seconds(long)))
+}
+
+/// What is kept how long, in words. Both stores say so.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn kept_how_long(retention_seconds: Option<f64>, dedupe_seconds: Option<f64>) -> String {
+    format!(
+        "history is kept for {} after its delivery ended, dedupe keys for {}",
+        kept(retention_seconds),
+        kept(dedupe_seconds)
+    )
+}
 
 /// How a finding is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -90,14 +90,14 @@ pub enum Action {
     },
     /// leased, lease ended → pending or dead.
     UnclaimStuck {
-        /// At least this long ago.
+        /// Of the leases that live: how long ago they were taken, at least. One that has ended is freed whatever its age.
         #[serde(rename = "older_than_seconds", with = "json::seconds")]
         older_than: Duration,
-        /// Also leases that live and were taken at least this long ago, or in the future. Their workers lose them.
+        /// Also leases that live and were taken that long ago, or in the future. Their workers lose them.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         live: bool,
     },
-    /// History older than this goes; the store's retention if `None`. In a store that deletes row by row at most
+    /// History whose delivery ended longer ago than this goes; the store's retention if `None`. In a store that deletes row by row at most
     /// [`MAX_PER_ACTION`] messages and as many dedupe keys go at once.
     Prune {
         /// Older than this.

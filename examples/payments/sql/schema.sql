@@ -12,6 +12,9 @@ create table instructions (
 );
 comment on table instructions is 'What was asked for. The outbox says what became of it: see audit.sql.';
 
+-- An archive, and keys that a late repeat still meets: both are kept for ever, in partitions of a month.
+update outbox.setting set retention = null, dedupe_window = null, partition_width = '30 days';
+
 -- A rail is a topic, a route and a sink. A relay adds the routes of its configuration, too; but payments may be accepted before
 -- the first relay has started.
 do $$

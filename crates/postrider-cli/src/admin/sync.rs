@@ -228,16 +228,20 @@ pub(super) async fn trigger(
     Ok(Json(TriggerDocument { triggered: reason.is_none(), reason }))
 }
 
-/// At least one of the two. With both it is every dead letter.
+/// At least one of the two. With `allDlq` it is every dead letter, and `ids` are not looked at.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RedriveBody {
     /// These messages.
-    #[schema(max_items = 10_000)]
-    ids: Option<Vec<Uuid>>,
+    #[schema(max_items = 10_000, value_type = Option<Vec<Uuid>>)]
+    ids: Option<Vec<String>>,
     /// Every dead letter.
     #[serde(rename = "allDlq", default)]
     all_dlq: bool,
+}
+
+fn message_id(id: &str) -> Result<Uuid, ApiError> {
+    id.parse().map_err(|_| ApiError::invalid("an id of `ids` is not a UUID"))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -259,7 +263,7 @@ pub(super) async fn redrive(
     let database = admin.database(query.database.as_deref())?;
     let message_ids = match (body.ids, body.all_dlq) {
         (_, true) => None,
-        (Some(ids), false) => Some(ids),
+        (Some(ids), false) => Some(ids.iter().map(|id| message_id(id)).collect::<Result<_, _>>()?),
         (None, false) => return Err(ApiError::invalid("give {\"ids\": [...]} or {\"allDlq\": true}")),
     };
     let bulk = Bulk::Redrive(DeadFilter { message_ids, ..DeadFilter::default() });
@@ -270,7 +274,8 @@ pub(super) async fn redrive(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct UnclaimBody {
-    /// Leases that ended at least so long ago; with `live` also those taken so long ago.
+    /// What has not ended is taken only with `live`, and only if it was taken at least so long ago. A lease that has ended is
+    /// freed whatever its age.
     #[schema(maximum = 316_224_000)]
     older_than_seconds: u64,
     /// Also leases that have not ended. Their workers lose them, and what they hold may be delivered twice.
@@ -284,7 +289,7 @@ pub(super) struct UnclaimBody {
 #[derive(Serialize, ToSchema)]
 pub(super) struct UnclaimDocument {
     unclaimed: u64,
-    /// Before that: leases that ended so long ago.
+    /// Before that: leases that have ended.
     ended: u64,
     /// Before that: leases that live, and were taken so long ago or in the future. Only `live` takes them.
     live: u64,

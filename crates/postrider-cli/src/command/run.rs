@@ -68,7 +68,6 @@ pub(crate) struct Prepared {
     databases: Vec<Database>,
     plan: Plan,
     admin: AdminConfig,
-    notes: Vec<String>,
     logs: Logs,
 }
 
@@ -93,13 +92,13 @@ impl Args {
         let databases = global.databases(&layers)?;
         let admin = config.admin(&layers)?;
         admin::check(&admin)?;
-        Ok(Prepared { databases, plan, admin, notes: layers.notes, logs })
+        Ok(Prepared { databases, plan, admin, logs })
     }
 }
 
 impl Prepared {
     pub(crate) async fn run(self) -> Result<ExitCode> {
-        let Self { databases, plan, admin, notes, logs } = self;
+        let Self { databases, plan, admin, logs } = self;
         telemetry::record()?;
         traces::start()?;
         let made = plan.make()?;
@@ -116,9 +115,6 @@ impl Prepared {
         }
         logs.start();
         let stop = Stop::on_signals(|| ())?;
-        for note in &notes {
-            info!("{note}");
-        }
         let bound = admin::bind(admin).await?;
         for relay in &relays {
             relay.announce(&plan.options).await;

@@ -29,14 +29,14 @@ taken back as well; with 0s it is every lease. Asks for the number of these.
 
 Examples:
   postrider unclaim-stuck
-  postrider unclaim-stuck --older-than 15m --dry-run
+  postrider unclaim-stuck --dry-run
   postrider unclaim-stuck --live --older-than 15m";
 
 /// End leases that have expired, or that workers have held too long
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Leases that ended longer ago than this; with --live, that were taken longer ago
+    /// With --live: leases that were taken longer ago than this
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     older_than: Duration,
     /// Also leases that have not ended: their workers lose them
@@ -59,7 +59,8 @@ impl OnOutbox for Args {
         };
         if matching == 0 || consent.dry_run {
             let words = match matching {
-                0 => format!("no lease {} longer than {} ago", taken_or_ended(live), format::span(older_than)),
+                0 if live => format!("no lease has ended or was taken longer than {} ago", format::span(older_than)),
+                0 => "no lease has ended".to_owned(),
                 some => format!("would take back {}", counted(some, "message")),
             };
             let about_live = match alive {
@@ -83,8 +84,4 @@ impl OnOutbox for Args {
             format!("took back {}: pending again, or dead where attempts are used up", counted(affected, "message"));
         operator::report(&report(affected), output, &words, "")
     }
-}
-
-fn taken_or_ended(live: bool) -> &'static str {
-    if live { "ended or was taken" } else { "ended" }
 }

@@ -95,7 +95,10 @@ impl Number {
 
 /// What the document says for what is left out. It holds where its cloud is what is forwarded to.
 pub(super) fn edge_defaults() -> Vec<Layer> {
-    NUMBERS.iter().map(|number| Layer::one(EDGE_DEFAULT, number.path, number.value(number.default))).collect()
+    // Its messages are dead after so many attempts, however long the cloud is away: a breaker that is open spends none.
+    let no_breaker = Layer::one(EDGE_DEFAULT, &["sink_defaults", "breaker", "failures"], 0);
+    let numbers = NUMBERS.iter().map(|number| Layer::one(EDGE_DEFAULT, number.path, number.value(number.default)));
+    numbers.chain([no_breaker]).collect()
 }
 
 /// The variables that concern us.

@@ -100,8 +100,6 @@ impl Flags {
 pub(crate) struct Layers {
     pub(super) figment: Figment,
     directory: PathBuf,
-    /// What a person should know, for the log.
-    pub(crate) notes: Vec<String>,
     /// One database was named by its URL, whatever the file has.
     one_url: bool,
 }
@@ -149,7 +147,7 @@ impl Layers {
         }
         figment = flags.values.iter().cloned().fold(figment, Figment::merge);
         let directory = path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-        let mut layers = Self { figment, directory, notes: Vec::new(), one_url };
+        let mut layers = Self { figment, directory, one_url };
         edge_limits::poll(&mut layers)?;
         edge_limits::deadline(&mut layers)?;
         layers.hand_down(flags)?;

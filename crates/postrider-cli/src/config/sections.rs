@@ -23,6 +23,8 @@ pub(crate) struct RelayConfig {
     pub(crate) lease: Duration,
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     pub(crate) poll: Duration,
+    #[serde(default, with = "jiff::fmt::serde::unsigned_duration::friendly::compact::optional")]
+    pub(crate) reap_every: Option<Duration>,
     #[serde(with = "jiff::fmt::serde::unsigned_duration::friendly::compact::required")]
     grace: Duration,
     max_memory_messages: u32,
@@ -43,6 +45,7 @@ impl RelayConfig {
             .concurrency(concurrency)
             .lease(self.lease)
             .poll(self.poll)
+            .reap_every(self.reap_every)
             .grace(self.grace)
             .max_messages(self.max_memory_messages)
             .max_bytes(self.max_memory_bytes)

@@ -215,20 +215,22 @@ fn the_variables_of_the_document() {
     let sink = config.sinks["default"].options();
     assert_eq!((sink.batch_size, sink.retry.max_attempts), (100, 10));
     assert_eq!((sink.retry.backoff.max, config.relay.poll), (Duration::from_mins(5), Duration::from_mins(1)));
-    assert_eq!(config.relay.lease, Duration::from_mins(3), "two minutes, but at least three times the interval");
+    assert_eq!((config.relay.lease, sink.breaker.failures), (Duration::from_mins(2), 0));
     assert_eq!(config.sinks["default"].kind("default").expect("a sink").kind, "http");
     let (interval, lease) = (("SYNC_INTERVAL_MS", "60000"), ("OUTBOX_LEASE_SECONDS", "120"));
-    for (said, poll_s, lease_s, note) in [
-        (&[][..], 60, 180, "the lease is 3m 00s, not 2m 00s"),
-        (&[interval], 60, 180, "the lease is 3m 00s, not 2m 00s"),
-        (&[interval, lease], 60, 180, "the lease is 3m 00s, not 2m 00s"),
-        (&[lease], 40, 120, "SYNC_INTERVAL_MS is 40s, not 1m 00s"),
+    for (said, lease_s, reap_s) in [
+        (&[][..], 120, Some(40)),
+        (&[interval], 120, Some(40)),
+        (&[interval, lease], 120, Some(40)),
+        (&[lease], 120, Some(40)),
+        (&[("OUTBOX_LEASE_SECONDS", "30")], 30, Some(10)),
+        (&[("OUTBOX_LEASE_SECONDS", "180")], 180, None),
+        (&[("POSTRIDER__RELAY__REAP_EVERY", "5s")], 120, Some(5)),
     ] {
-        let read = layers("", &[&[cloud], said].concat(), Flags::default());
-        let read = read.unwrap_or_else(|failure| panic!("{failure:?}"));
-        let relay = read.config().unwrap_or_else(|failure| panic!("{failure:?}")).relay;
-        assert_eq!((relay.poll.as_secs(), relay.lease.as_secs()), (poll_s, lease_s), "{said:?}");
-        assert!(read.notes.len() == 1 && read.notes[0].ends_with(note), "{:?}", read.notes);
+        let relay = good("", &[&[cloud], said].concat()).relay.options(0);
+        assert_eq!((relay.poll.as_secs(), relay.lease.as_secs()), (60, lease_s), "{said:?}");
+        assert_eq!(relay.reap_every.map(|every| every.as_secs()), reap_s, "{said:?}");
+        assert!(relay.check().is_ok(), "{said:?}");
     }
 
     let all = [

@@ -147,3 +147,44 @@ fn the_page_of_the_example_maps_the_whole_document() {
         assert!(row(begins), "{begins}");
     }
 }
+
+/// Proves E3, E10, M6: in the forwarder's third walk the cloud answers 500, or nobody answers: after ten attempts every message
+/// is a dead letter, and not one of the attempts is spared by a breaker.
+#[tokio::test]
+async fn a_cloud_that_is_down_makes_dead_letters_after_ten_attempts() {
+    const MANY: usize = 30;
+    let broken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let answers_500 = format!("http://{}/api/v1/edge/batch", broken.local_addr().unwrap());
+    let refuse = axum::Router::new().fallback(async || axum::http::StatusCode::INTERNAL_SERVER_ERROR);
+    let server = tokio::spawn(async { axum::serve(broken, refuse).await });
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refuses = format!("http://{}/api/v1/edge/batch", away.local_addr().unwrap());
+    drop(away);
+    let [one, other] = outboxes().await;
+    for (site, cloud, code) in [(&one, &answers_500, "HTTP_500"), (&other, &refuses, "UNREACHABLE")] {
+        let mut put = command(&["enqueue"]);
+        put.env("DATABASE_URL", &site.url);
+        assert_eq!(finish(put, "{\"topic\": \"t\", \"payload\": 1}\n".repeat(MANY).as_bytes()).code, 0);
+        let mut run = command(&["run", "--listen", "none"]);
+        run.env("DATABASE_URL", &site.url).env("CLOUD_INGESTION_URL", cloud);
+        run.env("OUTBOX_BATCH_SIZE", "5").env("OUTBOX_BACKOFF_CAP_SECONDS", "1").env("SYNC_INTERVAL_MS", "100");
+        let mut relay = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut dead = Vec::new();
+        for _ in 0..600 {
+            let listed = run_at(&site.url, &["dlq", "list", "--limit", "100", "--json"]).json();
+            dead = listed["items"].as_array().unwrap().clone();
+            if dead.len() == MANY {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        drop(relay.kill());
+        drop(relay.wait());
+        assert_eq!(dead.len(), MANY, "{code}");
+        for letter in dead {
+            assert_eq!((&letter["reason"], &letter["attempt_count"]), (&"ATTEMPTS_EXHAUSTED".into(), &10.into()));
+            assert!(letter["error_code"].as_str().unwrap().starts_with(code), "{letter}");
+        }
+    }
+    server.abort();
+}

@@ -184,8 +184,8 @@ pub async fn repair_goes_in_batches(hand: Hand) {
     assert_eq!(hand.counts().await, (5, 0, 0));
 }
 
-/// Proves E5: unclaim-stuck frees leases that ended long enough ago. Live ones it frees only when it is told to, and fences
-/// the old holder.
+/// Proves E5: unclaim-stuck frees leases that have ended, however lately. Live ones it frees only when it is told to, and
+/// only those that were taken so long ago; the old holder is fenced.
 pub async fn unclaim_stuck_frees_and_fences(hand: Hand) {
     let other = hand.another().await;
     let young = hand.put_plain(1).await;
@@ -193,8 +193,10 @@ pub async fn unclaim_stuck_frees_and_fences(hand: Hand) {
     let old = Duration::from_mins(5);
     hand.put_plain(1).await;
     hand.lose(1).await;
-    assert_eq!(other.unclaim_stuck(old).await.expect("unclaim"), 0, "it ended just now");
-    assert_eq!(other.unclaim_stuck(Duration::ZERO).await.expect("unclaim"), 1, "an ended lease, and no live one");
+    assert_eq!(other.count_stale(old, true).await.expect("count"), 1, "the live one was taken just now");
+    assert_eq!(other.unclaim_stuck(old).await.expect("unclaim"), 1, "it ended just now, and no live one is taken");
+    assert_eq!(other.count_stale(Duration::ZERO, true).await.expect("count"), 1);
+    assert_eq!(other.unclaim_stuck(Duration::ZERO).await.expect("unclaim"), 0, "none has ended");
     assert_eq!(other.unclaim_all().await.expect("unclaim"), 1, "a live one");
     assert_is_refused(&hand, &held[0], "after an unclaim").await;
     assert_eq!(hand.attempts(young[0]).await, ["1 ZOMBIE_REQUEUE"]);

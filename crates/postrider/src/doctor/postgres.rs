@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::doctor::{Finding, Level, Limits, backlog, drift, grants, locks, server};
+use crate::doctor::{Finding, Level, Limits, backlog, drift, grants, kept, kept_how_long, locks, server};
 use crate::error::Error;
 use crate::inspect::enqueued_at;
 use crate::store::Queue as _;
@@ -158,9 +158,11 @@ fn dead_rows(schema: &str, live: i64, dead: i64) -> Finding {
 }
 
 struct Partitions {
-    retention_seconds: f64,
+    /// `None`: for ever.
+    retention_seconds: Option<f64>,
     width_seconds: f64,
-    dedupe_seconds: f64,
+    /// `None`: for ever.
+    dedupe_seconds: Option<f64>,
     wanted_ahead: i32,
     rest_rows: i64,
     /// From and to of each, in order.
@@ -228,25 +230,26 @@ fn judge_partitions(found: &Partitions, now: SystemTime, schema: &str) -> Vec<Fi
             format!("nothing to mend: they are pruned after the retention. See that {schema}.make_partitions() runs");
         findings.push(Finding::new("default_partition", Level::Warning, seen, why).fix(fix));
     }
-    let slack = found.retention_seconds + PRUNE_SLACK_WIDTHS * found.width_seconds;
+    let slack = found.retention_seconds.map_or(f64::INFINITY, |kept| kept + PRUNE_SLACK_WIDTHS * found.width_seconds);
     let oldest =
         found.spans.first().and_then(|(_, to)| now.duration_since(*to).ok()).map_or(0.0, |age| age.as_secs_f64());
     findings.push(if oldest > slack {
         let seen = format!(
             "the oldest partition ended {} ago; the retention is {}",
             short_span(seconds(oldest)),
-            short_span(seconds(found.retention_seconds))
+            kept(found.retention_seconds)
         );
-        let why = "nobody prunes, or something in it is undelivered and keeps all of it";
+        let why = "nobody prunes, or something in it is undelivered, or ended lately, and keeps all of it";
         Finding::new("retention", Level::Warning, seen, why)
     } else {
-        Finding::ok("retention", format!("history is kept for {}", short_span(seconds(found.retention_seconds))))
+        Finding::ok("retention", kept_how_long(found.retention_seconds, found.dedupe_seconds))
     });
-    if found.dedupe_seconds < found.retention_seconds {
+    let for_ever = |seconds: Option<f64>| seconds.unwrap_or(f64::INFINITY);
+    if for_ever(found.dedupe_seconds) < for_ever(found.retention_seconds) {
         let seen = format!(
             "dedupe keys are kept for {}, history for {}",
-            short_span(seconds(found.dedupe_seconds)),
-            short_span(seconds(found.retention_seconds))
+            kept(found.dedupe_seconds),
+            kept(found.retention_seconds)
         );
         let why = "a message that is still in the store can be enqueued a second time";
         let fix = format!("update {schema}.setting set dedupe_window = retention");
@@ -264,9 +267,9 @@ mod tests {
     fn found(days: &[u64]) -> Partitions {
         let at = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(day * DAY);
         Partitions {
-            retention_seconds: 7.0 * 86_400.0,
+            retention_seconds: Some(7.0 * 86_400.0),
             width_seconds: 86_400.0,
-            dedupe_seconds: 30.0 * 86_400.0,
+            dedupe_seconds: Some(30.0 * 86_400.0),
             wanted_ahead: 2,
             rest_rows: 0,
             spans: days.iter().map(|day| (at(*day), at(day + 1))).collect(),
@@ -289,8 +292,15 @@ mod tests {
         assert_eq!(levels(&found(&[100, 101, 200])), [("partitions", Level::Warning)]);
         assert_eq!(levels(&found(&[89, 100, 101, 102])), [("retention", Level::Warning)]);
         assert_eq!(levels(&found(&[91, 100, 101, 102])), []);
-        let rest = Partitions { rest_rows: 3, dedupe_seconds: 60.0, ..found(&[100, 101, 102]) };
+        let rest = Partitions { rest_rows: 3, dedupe_seconds: Some(60.0), ..found(&[100, 101, 102]) };
         assert_eq!(levels(&rest), [("default_partition", Level::Warning), ("dedupe_window", Level::Warning)]);
+        let archive = Partitions { retention_seconds: None, ..found(&[1, 100, 101, 102]) };
+        assert_eq!(levels(&archive), [("dedupe_window", Level::Warning)], "what is kept for ever is never late");
+        assert_eq!(levels(&Partitions { dedupe_seconds: None, ..archive }), []);
+        assert_eq!(
+            kept_how_long(Some(7.0 * 86_400.0), None),
+            "history is kept for 7d after its delivery ended, dedupe keys for ever"
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::doctor::{Finding, Level};
+use crate::doctor::{Finding, Level, kept_how_long};
+use crate::store::sqlite::statement::sql;
 use crate::text::counted;
 
 /// How long a look waits for others that write.
@@ -39,7 +40,10 @@ fn look(file: &Path) -> rusqlite::Result<Vec<Finding>> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let version = rusqlite::version();
-    Ok(vec![Finding::ok("version", format!("SQLite {version}")), whole(&connection)?, journal(&mode, file)])
+    let mut findings =
+        vec![Finding::ok("version", format!("SQLite {version}")), whole(&connection)?, journal(&mode, file)];
+    findings.extend(retention(&connection));
+    Ok(findings)
 }
 
 fn whole(connection: &Connection) -> rusqlite::Result<Finding> {
@@ -56,6 +60,13 @@ fn whole(connection: &Connection) -> rusqlite::Result<Finding> {
         }
         _ => Finding::ok("integrity", "quick_check finds the file whole"),
     })
+}
+
+/// Nothing in a file without an outbox.
+fn retention(connection: &Connection) -> Option<Finding> {
+    let sql = sql!("prune", "kept");
+    let (history, keys) = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).ok()?;
+    Some(Finding::ok("retention", kept_how_long(history, keys)))
 }
 
 fn journal(mode: &str, file: &Path) -> Finding {

@@ -34,7 +34,7 @@ async fn old_partition(client: &Client, days_ago: i32) {
     }
 }
 
-/// Writes a message of that day with one recorded attempt; what is still to be done with it is the test's business.
+/// Writes a message of that day with one attempt, which ended then; what is still to be done with it is the test's business.
 async fn old_message(client: &Client, days_ago: i32) -> Uuid {
     let sql = format!(
         "with m as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload) \
@@ -42,7 +42,8 @@ async fn old_message(client: &Client, days_ago: i32) -> Uuid {
          || substr(gen_random_uuid()::text, 15))::uuid, now() - interval '{days_ago} days', 0, 1, 'default', 'old', '1' \
          returning id) \
          insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
-         select id, now(), now(), 1, 'DISPATCHED', 'default', 'w' from m returning message_id"
+         select id, t.ended, t.ended, 1, 'DISPATCHED', 'default', 'w' \
+         from m, (select now() - interval '{days_ago} days' as ended) t returning message_id"
     );
     client.query_one(&sql, &[]).await.unwrap().get(0)
 }
@@ -189,7 +190,57 @@ async fn only_partitions_without_anything_undelivered_are_dropped() {
     // What ends, goes.
     run(&client, "select outbox.discard(array(select message_id from outbox.dead_letter))").await;
     mark_delivered(&client, &held).await;
-    assert_eq!(prune(&client, "").await, (4, 0, 0));
+    assert_eq!(prune(&client, "").await, (1, 0, 0), "the others ended just now");
+    assert_eq!(prune(&client, "older_than_seconds => 0").await, (3, 0, 0));
+}
+
+/// Proves H8: age counts from the end of delivery. What was delivered at the end of an outage of ten days is kept for the
+/// retention from then on, in a partition and in the net beside them; `prunable` says the same.
+#[tokio::test]
+async fn retention_counts_from_the_end_of_delivery() {
+    let (_database, client) = fresh().await;
+    for days_ago in [10, 12] {
+        old_partition(&client, days_ago).await;
+    }
+    let mut late = Vec::new();
+    for days_ago in [10, 12, 40] {
+        old_message(&client, days_ago).await;
+        late.push(old_message(&client, days_ago).await);
+    }
+    for id in [late[0], late[2]] {
+        let ended = "insert into outbox.attempt (message_id, claimed_at, completed_at, attempt_no, state, sink, worker_id) \
+                     values ($1, now(), now() - interval '6 days', 2, 'DISPATCHED', 'default', 'w')";
+        client.execute(ended, &[&id]).await.unwrap();
+    }
+    let prunable = "select partitions * 100 + rest from outbox.prunable()";
+    assert_eq!(number(&client, prunable).await, 102, "a partition; a message and its attempt");
+    assert_eq!(prune(&client, "").await, (1, 2, 0));
+    assert_eq!(number(&client, "select count(*) from outbox.message").await, 3);
+    assert!(partitions(&client, "message").await.contains(&suffix(&client, 10).await));
+    run(&client, "update outbox.setting set retention = '5 days'").await;
+    assert_eq!(number(&client, prunable).await, 103, "its two attempts, too");
+    assert_eq!(prune(&client, "").await, (1, 3, 0));
+}
+
+/// Proves H8: what is kept for ever is kept: an archive of years, in partitions of a month.
+#[tokio::test]
+async fn history_and_keys_can_be_kept_for_ever() {
+    let (_database, client) = fresh().await;
+    let archive = "update outbox.setting set retention = null, dedupe_window = null, partition_width = '1 month'";
+    run(&client, archive).await;
+    assert!(number(&client, "select outbox.make_partitions()").await > 0);
+    let widths = "select count(*) from outbox.partition_bounds() b \
+                  where outbox.message_id_time(b.id_to) - outbox.message_id_time(b.id_from) = interval '30 days'";
+    assert!(number(&client, widths).await >= 6);
+    old_partition(&client, 4000).await;
+    let old = old_message(&client, 4000).await;
+    old_message(&client, 2000).await;
+    let key = "insert into outbox.dedupe (message_id, namespace, topic, dedupe_key) values ($1, 'default', 'old', 'k')";
+    client.execute(key, &[&old]).await.unwrap();
+    assert_eq!(prune(&client, "").await, (0, 0, 0));
+    assert_eq!(number(&client, "select partitions + rest + dedupe from outbox.prunable()").await, 0);
+    assert_eq!(enqueue(&client, "old", ", dedupe_key => 'k'").await, old, "a late repeat pays nothing twice");
+    assert_eq!(prune(&client, "older_than_seconds => 86400").await, (1, 2, 0), "an operator may");
 }
 
 /// "Keep it for ever" is a long time, and must not turn into none.

@@ -131,10 +131,13 @@ async fn dead_letters_are_redriven_with_a_new_budget() {
         assert_eq!(some, json!({"redriven": 1, "remaining": 0}));
         let again = server.post("/api/v1/sync/redrive", json!({"ids": [ids[0]]})).await.ok();
         assert_eq!(again["redriven"], 0, "it is dead no more");
-        let both = json!({"allDlq": true, "ids": [ids[0]]});
+        // As the document's sample has them.
+        let both = json!({"allDlq": true, "ids": ["uuid1", "uuid2"]});
         let rest = server.post("/api/v1/sync/redrive", both).await.ok();
         assert_eq!(rest["redriven"], 2, "with both it is every dead letter");
-        assert_eq!(server.post("/api/v1/sync/redrive", json!({})).await.refused(400), "INVALID_INPUT");
+        for wrong in [json!({}), json!({"ids": ["uuid1", "uuid2"]})] {
+            assert_eq!(server.post("/api/v1/sync/redrive", wrong).await.refused(400), "INVALID_INPUT");
+        }
 
         let pending = server.get("/api/v1/sync/outbox?status=pending").await.ok();
         let items = pending["items"].as_array().unwrap();

@@ -84,10 +84,10 @@ as $$
 $$;
 comment on function :"schema".partition_bounds is 'Internal: partitions of message and the ids each holds.';
 
--- Drops what is over: partitions older than the retention in which nothing is undelivered, the same in the default
--- partitions row by row (rest_deleted: messages and attempts), and dedupe keys older than their window whose message has
--- ended. A partition with even one pending, leased or dead delivery stays whole. older_than_seconds: default
--- setting.retention. Caller: an operator, audited (prunable counts what it would take); a relay calls prune_at_retention.
+-- Drops what is over: partitions whose deliveries have all ended, the last of them longer ago than the retention; the same in
+-- the default partitions row by row (rest_deleted: messages and attempts); and dedupe keys older than their window whose
+-- message has ended. A partition with even one pending, leased or dead delivery, or one that ended lately, stays whole.
+-- older_than_seconds: default setting.retention; if that is null, nothing is ever over (and the same for keys). Caller: an operator, audited (prunable counts what it would take); a relay calls prune_at_retention.
 -- Locks: ACCESS EXCLUSIVE on both parents for the drop, parents before children like every query. If that cannot be
 -- had within setting.prune_lock_wait, pruning stops there and says how far it got; the next run goes on.
 create or replace function :"schema".prune(
@@ -100,6 +100,7 @@ as $$
 #variable_conflict use_column
 declare
     v_setting  setting;
+    v_ended    timestamptz;
     v_keep     uuid;
     v_part     record;
     v_lock_timeout text;
@@ -118,8 +119,9 @@ begin
         return next;
         return;
     end if;
-    v_keep := message_id_floor(clock_timestamp()
-        - coalesce(prune.older_than_seconds * interval '1 second', v_setting.retention));
+    v_ended := clock_timestamp() - coalesce(prune.older_than_seconds * interval '1 second', v_setting.retention);
+    -- Of no time, that is the lowest id: nothing is older.
+    v_keep := message_id_floor(v_ended);
 
     delete from dedupe k
     where k.ctid = any (array(
@@ -144,6 +146,7 @@ begin
                 where r.id < v_keep
                   and not exists (select from delivery d where d.message_id = r.id)
                   and not exists (select from dead_letter l where l.message_id = r.id)
+                  and not exists (select from attempt a where a.message_id = r.id and a.completed_at > v_ended)
                 limit prune.batch_size);
             get diagnostics rest_deleted = row_count;
         exception when lock_not_available then
@@ -152,10 +155,10 @@ begin
     end if;
     rest_deleted := rest_deleted + prune_rest_attempts(v_keep, prune.batch_size);
     for v_part in select b.* from partition_bounds() b where b.id_to <= v_keep order by b.id_from loop
-        continue when undelivered_in(v_part.id_from, v_part.id_to);
+        continue when undelivered_in(v_part.id_from, v_part.id_to) or ended_after(v_part.suffix, v_ended);
         begin
             lock table only message, only attempt in access exclusive mode;
-            continue when undelivered_in(v_part.id_from, v_part.id_to);
+            continue when undelivered_in(v_part.id_from, v_part.id_to) or ended_after(v_part.suffix, v_ended);
             execute format('drop table %1$I.%2$I, %1$I.%3$I',
                            schema_name(), 'message' || v_part.suffix, 'attempt' || v_part.suffix);
             partitions_dropped := partitions_dropped + 1;
@@ -227,3 +230,21 @@ as $$
         or exists (select from dead_letter l where l.message_id >= id_from and l.message_id < id_to)
 $$;
 comment on function :"schema".undelivered_in is 'Internal: true if a message in this range has not ended well.';
+
+-- Whether an attempt of the messages of this partition ended after this time. Internal.
+-- Index: attempt_completed, the BRIN: a partition that is over costs a few pages, and the first attempt found is enough.
+create or replace function :"schema".ended_after(suffix text, ended timestamptz)
+    returns boolean language plpgsql volatile
+    set search_path = pg_catalog, :"schema", pg_temp
+    set enable_seqscan = off
+as $$
+declare
+    v_found  boolean;
+begin
+    execute format('select exists (select from %I.%I a where a.completed_at > $1)', schema_name(),
+                   'attempt' || ended_after.suffix)
+        into v_found using ended_after.ended;
+    return v_found;
+end
+$$;
+comment on function :"schema".ended_after is 'Internal: true if an attempt of a partition ended after this time.';

@@ -16,8 +16,8 @@ $$;
 comment on function :"schema".repair_expired_leases is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
 
--- For an operator, audited: frees leases that ended at least so long ago. With `live` also leases that live: those taken at
--- least so long ago, even if they are still being renewed, and those taken in the future: the clock was ahead or was set back,
+-- For an operator, audited: frees leases that have ended. With `live` also leases that live: those taken at
+-- least `older_than_seconds` ago, even if they are still being renewed, and those taken in the future: the clock was ahead or was set back,
 -- and they would stand until then. So 0 with `live` frees every lease. A worker that still holds one is fenced off: its token
 -- is no longer valid.
 create or replace function :"schema".unclaim_stuck(
@@ -39,7 +39,7 @@ begin
 end
 $$;
 comment on function :"schema".unclaim_stuck is
-    'Frees leases that ended so long ago; with live also those taken so long ago or in the future. Returns how many.';
+    'Frees leases that have ended; with live also those taken so long ago or in the future. Returns how many.';
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".end_leases(sink text, message_ids uuid[])
@@ -54,7 +54,7 @@ as $$
 $$;
 comment on function :"schema".end_leases is 'Internal: clears leases that are over.';
 
--- Internal: ends leases that ended by this time, and with `live` those taken by this time or in the future.
+-- Internal: ends leases that have ended, and with `live` those taken by `until` or in the future.
 create or replace function :"schema".end_stale_leases(batch_size integer, until timestamptz, live boolean)
     returns integer language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -69,7 +69,7 @@ begin
         select s.sink, array_agg(s.message_id order by s.message_id) as message_ids
         from (
             select d.sink, d.message_id from delivery d
-            where d.lease_expires_at <= end_stale_leases.until
+            where d.lease_expires_at <= v_now
                or (end_stale_leases.live and d.lease_token is not null
                    -- The clock of this moment: a claim that was committed since v_now is not of the future.
                    and (d.claimed_at <= end_stale_leases.until or d.claimed_at > clock_timestamp()))

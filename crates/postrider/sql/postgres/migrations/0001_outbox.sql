@@ -17,8 +17,8 @@ create table :"schema".setting (
     only_row          boolean  not null default true,
     partition_width   interval not null default '1 day',
     partitions_ahead  integer  not null default 7,
-    retention         interval not null default '7 days',
-    dedupe_window     interval not null default '30 days',
+    retention         interval default '7 days',
+    dedupe_window     interval default '30 days',
     status_window     interval not null default '5 minutes',
     prune_lock_wait   interval not null default '250 milliseconds',
     abandoned_for     interval not null default '1 day',
@@ -35,6 +35,8 @@ create table :"schema".setting (
 );
 insert into :"schema".setting default values;
 comment on table :"schema".setting is 'One row: durations and bounds that the functions read, and what is installed.';
+comment on column :"schema".setting.retention is 'How long history is kept after its delivery ended; null: for ever.';
+comment on column :"schema".setting.dedupe_window is 'How long a dedupe key is known; null: for ever.';
 
 -- What the producer said. Written once, never changed. The id is a UUIDv7, so a range of ids is a range of time and
 -- retention is the drop of a partition.

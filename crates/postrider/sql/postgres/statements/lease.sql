@@ -21,10 +21,10 @@ select headers, payload, body from :"schema".content(lease_token => $1, message_
 select :"schema".repair_expired_leases(batch_size => $1)
 
 -- name: count_stale
--- How many leases ended at least $1 seconds ago, and with $2 also those that were taken so long ago or in the future: what
+-- How many leases have ended, and with $2 also those that were taken at least $1 seconds ago or in the future: what
 -- unclaim_stuck would take.
 select count(*)
 from :"schema".delivery d
-where d.lease_expires_at <= clock_timestamp() - $1::text::numeric * interval '1 second'
+where d.lease_expires_at <= clock_timestamp()
    or ($2 and d.lease_token is not null
        and (d.claimed_at <= clock_timestamp() - $1::text::numeric * interval '1 second' or d.claimed_at > clock_timestamp()))

@@ -7,17 +7,18 @@
 -- Lengths are measured in bytes by a cast to blob, which every version of SQLite understands. A rule about what may be null
 -- says so itself: what functions say about NULL differs from version to version.
 
--- One row: what an operator may tune, so that no statement carries a literal duration.
+-- One row: what an operator may tune, so that no statement carries a literal duration. Retention and dedupe window: null is
+-- for ever.
 create table outbox_setting (
     only_row               integer not null default 1,
-    retention_seconds      integer not null default 604800,
-    dedupe_window_seconds  integer not null default 2592000,
+    retention_seconds      integer default 604800,
+    dedupe_window_seconds  integer default 2592000,
     status_window_seconds  integer not null default 300,
     views_hash             text,
     constraint setting_pk primary key (only_row),
     constraint setting_is_one_row check (only_row = 1),
     constraint setting_durations_are_positive
-        check (retention_seconds > 0 and dedupe_window_seconds > 0 and status_window_seconds > 0)
+        check (coalesce(retention_seconds, 1) > 0 and coalesce(dedupe_window_seconds, 1) > 0 and status_window_seconds > 0)
 ) strict;
 insert into outbox_setting default values;
 

@@ -36,7 +36,7 @@ where m.id = :message_id and d.lease_token = :lease_token and d.lease_expires_at
 select d.message_id, d.sink
 from outbox_delivery d indexed by outbox_delivery_leased
 where d.lease_token is not null
-  and (d.lease_expires_at <= :until or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
+  and (d.lease_expires_at <= :now or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
 limit :batch_size
 
 -- name: count_stale
@@ -44,7 +44,7 @@ limit :batch_size
 select count(*)
 from outbox_delivery d indexed by outbox_delivery_leased
 where d.lease_token is not null
-  and (d.lease_expires_at <= :until or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
+  and (d.lease_expires_at <= :now or (:live and (d.claimed_at <= :until or d.claimed_at > :now)))
 
 -- name: end
 -- leased -> pending, after `settle` of complete.sql has recorded the lost attempt. Callers: repair and unclaim.

@@ -1,8 +1,8 @@
 -- History that is over, deleted batch by batch. Called by `store/sqlite/prune.rs`.
 
 -- name: candidates
--- Messages that are older than the retention (`older_than_us`, or the setting) and have ended everywhere, from
--- `after` on. Caller: prune, batch by batch. Index: message_pk: ids carry their time. Zero rows: that was all.
+-- Messages that have ended everywhere, the last time longer ago than the retention (`older_than_us`, or the setting; if
+-- that is null too, none), from `after` on. Caller: prune, batch by batch. Index: message_pk: ids carry their time. Zero rows: that was all.
 select m.id
 from outbox_message m
 where m.id > :after
@@ -11,6 +11,9 @@ where m.id > :after
       || '00000000000000000000')
   and not exists (select 1 from outbox_delivery d where d.message_id = m.id)
   and not exists (select 1 from outbox_dead_letter l where l.message_id = m.id)
+  and not exists (select 1 from outbox_attempt a
+                  where a.message_id = m.id and a.completed_at > :now - coalesce(
+                      :older_than_us, (select s.retention_seconds * 1000000 from outbox_setting s)))
 order by m.id
 limit :batch_size
 
@@ -45,10 +48,17 @@ select 0 as partitions_dropped,
                   :older_than_us, (select s.retention_seconds * 1000000 from outbox_setting s)), 0) / 1000)
               || '00000000000000000000')
           and not exists (select 1 from outbox_delivery d where d.message_id = m.id)
-          and not exists (select 1 from outbox_dead_letter l where l.message_id = m.id)) as rest_deleted,
+          and not exists (select 1 from outbox_dead_letter l where l.message_id = m.id)
+          and not exists (select 1 from outbox_attempt a
+                          where a.message_id = m.id and a.completed_at > :now - coalesce(
+                              :older_than_us, (select s.retention_seconds * 1000000 from outbox_setting s)))) as rest_deleted,
        (select count(*) from outbox_dedupe k
         where k.message_id < unhex(printf('%012x', max(
                   :now - (select s.dedupe_window_seconds * 1000000 from outbox_setting s), 0) / 1000)
               || '00000000000000000000')
           and not exists (select 1 from outbox_delivery d where d.message_id = k.message_id)
           and not exists (select 1 from outbox_dead_letter l where l.message_id = k.message_id)) as dedupe_deleted
+
+-- name: kept
+-- For how many seconds history and dedupe keys are kept; null: for ever. Caller: the doctor.
+select cast(retention_seconds as real), cast(dedupe_window_seconds as real) from outbox_setting
