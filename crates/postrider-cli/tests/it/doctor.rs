@@ -241,7 +241,7 @@ async fn a_right_that_was_revoked_is_found() {
     sql(&database, "create role worker login in role shop_relay; create role nobody login").await;
     let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));
     assert_eq!(found.findings["grants"][0]["seen"], "this role may run relays");
-    let revoke = "revoke execute on function outbox.claim(text, integer, numeric, text, integer, uuid, integer, \
+    let revoke = "revoke execute on function outbox.claim(text, integer, numeric, text, integer, text, integer, \
                   timestamptz, integer, bigint, uuid, boolean) from shop_relay";
     sql(&database, revoke).await;
     let found = Found::of(&run_at(&database.url_as("worker"), &["doctor", "--json"]));

@@ -110,7 +110,7 @@ pub(crate) async fn enqueue_lanes(client: &Client, lanes: i32, per_lane: i32) {
     client.query_one(sql, &[&lanes, &per_lane]).await.expect("enqueue_many");
 }
 
-/// A pair of partitions of the first day of 2020, with nothing in them.
+/// A pair of partitions of the first day of 2020, with nothing in them. They belong to the owner of the outbox, like all.
 pub(crate) async fn partitions_of_2020(client: &Client) {
     for table in ["message", "attempt"] {
         let old = format!(
@@ -118,6 +118,11 @@ pub(crate) async fn partitions_of_2020(client: &Client) {
              (outbox.message_id_floor('2020-01-01 00:00+00')) to (outbox.message_id_floor('2020-01-02 00:00+00'))"
         );
         run(client, &old).await;
+        let given = format!(
+            "do $$ begin execute format('alter table outbox.{table}_20200101_00 owner to %s', \
+             (select n.nspowner::regrole from pg_namespace n where n.nspname = 'outbox')); end $$"
+        );
+        run(client, &given).await;
     }
 }
 

@@ -5,7 +5,7 @@
 -- Locks: the rows handed out, picked FOR UPDATE SKIP LOCKED by pick_due and claim_lanes; and, shared, the sink's right to
 --   put messages in front of lanes (see hold_lane_fronts): while somebody uses it, lanes wait for the next claim.
 -- Index: theirs, then message_pk. No lease column is indexed, so every lease is a HOT update.
--- READ COMMITTED only (25001 otherwise): "is this lane free" is decided by what is committed now, not by a snapshot.
+-- READ COMMITTED only (25001 otherwise), and not read-only (25006): "is this lane free" is decided by what is committed now, not by a snapshot.
 -- Zero rows: nothing is due, the sink is paused, what was picked was out of attempts and is buried, or so many lane heads
 -- were looked at (`hop_limit` before the round wraps, and as many after) and all were blocked: the next claim goes on from
 -- there.
@@ -91,6 +91,10 @@ begin
     end if;
     if current_setting('transaction_isolation') <> 'read committed' then
         perform refuse_stale_snapshot();
+    end if;
+    -- On a standby, where nothing is due nothing is written, and a worker would stay there.
+    if current_setting('transaction_read_only') = 'on' then
+        raise exception 'a claim needs a transaction that may write' using errcode = '25006';
     end if;
     if exists (select from sink s where s.name = claim.sink and s.paused) then
         return;

@@ -24,7 +24,7 @@ $$;
 comment on function :"schema".message_id_time is 'When the message with this id was written.';
 
 -- The id of a message that is written at this microsecond since 1970. The first eight bytes are one bigint (milliseconds << 16 |
--- version << 12 | fraction of the millisecond), the last eight are a random UUID's, which a batch has once for all its messages.
+-- version << 12 | fraction of the millisecond), the last eight are a random UUID's; a batch makes its own from one.
 -- Without a SET clause, as in message_rules.sql. Typed constants and `substr` keep the lookups of a session's first call few.
 create or replace function :"schema".new_message_id(
     micros bigint, tail bytea default substr(uuid_send(gen_random_uuid()), 9)
