@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Claimed, LeaseToken};
+use postrider::lifecycle::{Claimed, LeaseToken};
 use tracing::{info, warn};
 use uuid::Uuid;
 

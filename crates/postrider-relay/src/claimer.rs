@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Claimed, LeaseToken};
+use postrider::lifecycle::{Claim, Claimed, LeaseToken};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

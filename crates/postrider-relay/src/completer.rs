@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{AttemptState, Completed, Completion, ErrorKind, LeaseToken, Outcome};
+use postrider::ErrorKind;
+use postrider::lifecycle::{AttemptState, Completed, Completion, LeaseToken, Outcome};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};

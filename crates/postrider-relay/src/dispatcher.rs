@@ -78,7 +78,7 @@ impl Dispatcher {
 mod tests {
     use std::time::Instant;
 
-    use postrider::LeaseToken;
+    use postrider::lifecycle::LeaseToken;
     use tracing::Span;
 
     use super::*;
@@ -89,7 +89,7 @@ mod tests {
     use crate::sink::handler::handler;
 
     fn fails_at(topic: &'static str) -> impl crate::sink::Sink {
-        handler(move |message: Arc<postrider::Claimed>| async move {
+        handler(move |message: Arc<postrider::lifecycle::Claimed>| async move {
             if message.topic == topic { Err(SinkFailure::retryable("NO", "not now")) } else { Ok(()) }
         })
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use postrider::{Claim, Claimed, LeaseToken, Message, Queue as _, SqliteStore};
+use postrider::lifecycle::{Claim, Claimed, LeaseToken};
+use postrider::{Message, Queue as _, SqliteStore};
 use postrider_testkit::sink_contract::claimed;
 use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore, mpsc};

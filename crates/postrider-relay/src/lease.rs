@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
-use postrider::{Claimed, LeaseToken};
+use postrider::lifecycle::{Claimed, LeaseToken};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;

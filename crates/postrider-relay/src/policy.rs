@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postrider::{Failure, Outcome};
+use postrider::lifecycle::{Failure, Outcome};
 use rand::Rng;
 
 use crate::options::RetryOptions;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::lifecycle::{Completion, Outcome};
 use postrider::operate::Action;
-use postrider::{Completion, Outcome};
 use tracing::{error, warn};
 
 use crate::batches::Batch;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 /// After a full scan comes a pause of this many times its duration.
 const PAUSE_FACTOR: u32 = 20;

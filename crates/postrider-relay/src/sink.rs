@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use crate::policy::FailureClass;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use metrics::Unit::{Count, Milliseconds, Seconds};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use postrider::AttemptState;
 use postrider::inspect::{RelayReport, Sample};
+use postrider::lifecycle::AttemptState;
 
 use self::MetricKind::{Counter, Gauge, Histogram};
 

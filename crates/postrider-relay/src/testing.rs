@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postrider::lifecycle::Claimed;
 use postrider::testing::MovableClock;
-use postrider::{Claimed, SqliteStore, Store};
+use postrider::{SqliteStore, Store};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -12,7 +12,7 @@ pub mod transfer;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::{FailureClass, Sink};
 
 use crate::consumer::Consumer;

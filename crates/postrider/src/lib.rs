@@ -16,7 +16,7 @@ pub mod import;
 pub mod inbox;
 pub mod inspect;
 mod json;
-mod lifecycle;
+pub mod lifecycle;
 mod message;
 #[cfg(feature = "postgres")]
 pub mod migrate;
@@ -43,9 +43,6 @@ pub use crate::enqueue::{Enqueue, Enqueued, MAX_BATCH_MESSAGES, Outbox};
 pub use crate::error::{Error, ErrorKind, InvalidMessage};
 pub use crate::inbox::{Event, Inbox, Receive};
 pub use crate::inspect::Inspect;
-pub use crate::lifecycle::{
-    AttemptState, Claim, Claimed, ClaimedContent, Completed, Completion, Content, Failure, LeaseToken, Outcome,
-};
 pub use crate::message::{Message, limit};
 pub use crate::operate::Operate;
 pub use crate::schema::Schema;

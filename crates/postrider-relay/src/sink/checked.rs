@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use super::lanes::FailedLanes;
 use super::{Batching, Finding, Sink, SinkFailure, Verdict};

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 
 use super::rfc3339;
 

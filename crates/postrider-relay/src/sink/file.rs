@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use tokio::sync::Mutex;

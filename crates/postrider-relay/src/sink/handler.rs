@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use serde::de::DeserializeOwned;
 
 use super::{Receipt, Sink, SinkFailure, Verdict};

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use reqwest::Client;
 use reqwest::header::{CONTENT_ENCODING, HeaderValue};
 use rustls::ClientConfig;

@@ -7,7 +7,7 @@ mod waves;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 pub use self::waves::Waves;
 

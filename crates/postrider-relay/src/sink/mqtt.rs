@@ -26,7 +26,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use rumqttc::{
     AsyncClient, ConnectionError, EventLoop, PubAckReason, PublishNotice, PublishNoticeError, PublishOptions,
     PublishResult, QoS,

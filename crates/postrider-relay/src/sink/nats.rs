@@ -19,7 +19,7 @@ use async_nats::{HeaderValue, Request};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use self::connection::{Connection, Connector};
 use self::encode::{Publication, encode};

@@ -24,7 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use tokio::time::{Instant, timeout_at};
 
 use self::connection::{Connection, ConnectionPool, Target};

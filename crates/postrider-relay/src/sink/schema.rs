@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use boon::{CompileError, Compiler, ErrorKind, SchemaIndex, UrlLoader, ValidationError};
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use serde_json::Value;
 
 use super::Sink;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;

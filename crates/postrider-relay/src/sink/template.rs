@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use serde::Deserialize;
 
 use super::SinkFailure;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use postrider::Operate as _;
+use postrider::lifecycle::Claimed;
 use postrider::operate::Action;
-use postrider::{Claimed, Operate as _};
 use postrider_relay::{Backoff, BreakerOptions, RelayOptions, SinkFailure, SinkOptions, handler};
 
 use crate::support::{arrivals, messages, quick, retry, site, site_with, start};

@@ -158,7 +158,7 @@ impl Sink for Batches {
         self.1
     }
 
-    async fn deliver(&self, batch: &[Arc<postrider::Claimed>]) -> Vec<Verdict> {
+    async fn deliver(&self, batch: &[Arc<postrider::lifecycle::Claimed>]) -> Vec<Verdict> {
         self.0.send(batch.len()).expect("the test listens");
         batch.iter().map(|_| Verdict::Delivered(().into())).collect()
     }

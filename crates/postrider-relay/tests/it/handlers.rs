@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Claimed, Message};
+use postrider::Message;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::checked::checked;
 use postrider_relay::{CodeTable, FailureClass, SinkFailure, SinkOptions, handler, json_handler};
 use serde::Deserialize;

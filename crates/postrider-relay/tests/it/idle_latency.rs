@@ -68,7 +68,7 @@ async fn bare_loop(url: &str, store: Arc<postrider::PostgresStore>) -> mpsc::Unb
     });
     client.batch_execute("listen \"outbox.due\"").await.expect("listen");
     tokio::spawn(async move {
-        let claim = postrider::Claim::new("bare");
+        let claim = postrider::lifecycle::Claim::new("bare");
         while notes.recv().await.is_some() {
             for claimed in store.claim(&claim).await.expect("claim") {
                 let _sent = tell.send(Instant::now());

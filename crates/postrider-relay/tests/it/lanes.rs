@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postrider::inspect::DeadFilter;
+use postrider::lifecycle::Claimed;
 use postrider::operate::Action;
-use postrider::{Claimed, OnDead, Operate as _};
+use postrider::{OnDead, Operate as _};
 use postrider_relay::{Batching, Sink, SinkFailure, SinkOptions, Verdict, handler};
 
 use crate::support::{

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider::{Claimed, Message, Route};
+use postrider::lifecycle::Claimed;
+use postrider::{Message, Route};
 use postrider_relay::{Sink, SinkFailure, SinkOptions, handler};
 use tokio::sync::Semaphore;
 

@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Claimed, Message, PostgresStore, Queue as _, Schema, Store};
+use postrider::lifecycle::Claimed;
+use postrider::{Message, PostgresStore, Queue as _, Schema, Store};
 use postrider_relay::{
     Backoff, Counts, Error, Relay, RelayBuilder, RelayHandle, RelayOptions, RetryOptions, Sink, SinkFailure, handler,
 };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Inspect as _, Message, PostgresStore, Queue as _, Route, Schema};
+use postrider::lifecycle::Claim;
+use postrider::{Inspect as _, Message, PostgresStore, Queue as _, Route, Schema};
 use postrider_relay::testing::{Answer, ScriptedSink, TestRelay};
 use postrider_relay::{ErrorKind, Relay, SinkFailure, handler};
 

@@ -4,7 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use postrider::{ErrorKind, LeaseToken, Message, OnDead};
+use postrider::lifecycle::LeaseToken;
+use postrider::{ErrorKind, Message, OnDead};
 use uuid::Uuid;
 
 use super::hand::{Hand, LONG, ids, message, numbers, topics};
@@ -174,7 +175,7 @@ pub async fn hands_never_overlap(hand: Hand) {
     let distinct: HashSet<Uuid> = all.iter().copied().collect();
     assert_eq!(distinct.len(), all.len(), "one message, one holder");
     assert!(plain.iter().all(|id| distinct.contains(id)), "what has no lane is all handed out");
-    let lanes_of = |share: &Vec<postrider::Claimed>| {
+    let lanes_of = |share: &Vec<postrider::lifecycle::Claimed>| {
         share.iter().filter_map(|one| one.lane.clone()).collect::<HashSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let lanes: Vec<String> = shares.iter().flat_map(lanes_of).collect();
@@ -245,7 +246,7 @@ pub async fn a_claim_is_bounded_in_bytes(hand: Hand) {
     assert_eq!(hand.take_as(&wants(2_500)).await.len(), 2);
     let held = hand.take_as(&wants(4_500)).await;
     assert_eq!(topics(&held), ["t", "t", "t", "headed"]);
-    assert!(held.iter().map(postrider::Claimed::size).sum::<usize>() <= 4_500);
+    assert!(held.iter().map(postrider::lifecycle::Claimed::size).sum::<usize>() <= 4_500);
     assert_eq!(topics(&hand.take_as(&wants(2_500)).await), ["huge"], "it is larger than any share, so it goes alone");
     assert_eq!(hand.take_as(&wants(1)).await.len(), 1);
     assert_eq!(hand.take_as(&wants(1)).await.len(), 0);
@@ -310,7 +311,7 @@ pub async fn an_abandoned_claim_leaves_nothing(hand: Hand) {
     assert_eq!(hand.abandon(token).await.expect("abandon"), 4);
     assert_eq!(hand.abandon(token).await.expect("abandon"), 0);
     assert_eq!(hand.counts().await, (4, 0, 0));
-    assert_eq!(hand.finish_all(&held, &postrider::Outcome::Dispatched).await, [], "its holder has lost it");
+    assert_eq!(hand.finish_all(&held, &postrider::lifecycle::Outcome::Dispatched).await, [], "its holder has lost it");
     let again = hand.take_as(&claim.lease_token(None)).await;
     assert_eq!(again.iter().map(|one| (one.attempt_no, one.attempt_count)).collect::<Vec<_>>(), [(1, 1); 4]);
     assert_eq!(hand.abandon(LeaseToken::random()).await.expect("abandon"), 0, "nobody else's");

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use postrider::Route;
 use postrider::inspect::{DeadFilter, DeadLetter, DeadReason, PageRequest};
+use postrider::lifecycle::{Failure, Outcome};
 use postrider::operate::Action;
-use postrider::{Failure, Outcome, Route};
 use uuid::Uuid;
 
 use super::hand::{Hand, message};

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use postrider::inspect::{ListFilter, PageRequest};
-use postrider::{Content, ErrorKind, InvalidMessage, MAX_BATCH_MESSAGES, Message, Outcome, Route};
+use postrider::lifecycle::{Content, Outcome};
+use postrider::{ErrorKind, InvalidMessage, MAX_BATCH_MESSAGES, Message, Route};
 use uuid::Uuid;
 
 use super::hand::{Hand, ids, message, numbers};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use postrider::inspect::{AttemptCounts, DeadFilter, DeadLetter, MessageDetail, PageRequest, SinkStatus};
+use postrider::lifecycle::{Claim, Claimed, Completed, Completion, Failure, LeaseToken, Outcome};
 use postrider::operate::{Action, MAX_PER_ACTION, Replay};
-use postrider::{
-    Claim, Claimed, Completed, Completion, Enqueued, Error, Failure, LeaseToken, Message, OnDead, Outcome, Route, Store,
-};
+use postrider::{Enqueued, Error, Message, OnDead, Route, Store};
 use uuid::Uuid;
 
 use super::Fixture;

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use postrider::{Claimed, OnDead, Route};
+use postrider::lifecycle::Claimed;
+use postrider::{OnDead, Route};
 
 use super::hand::{Hand, LONG, ids, message, numbers, token};
 

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use postrider::Route;
+use postrider::lifecycle::{Completion, Failure, Outcome};
 use postrider::operate::{Action, Replay};
-use postrider::{Completion, Failure, Outcome, Route};
 use uuid::Uuid;
 
 use super::hand::{Hand, LONG, NO_IDS, by_outcome, ids, message, token};

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use postrider::{Claimed, Completion, ErrorKind, Failure, LeaseToken, Outcome};
+use postrider::ErrorKind;
+use postrider::lifecycle::{Claimed, Completion, Failure, LeaseToken, Outcome};
 use uuid::Uuid;
 
 use super::hand::{Hand, LONG, NO_IDS, ids, message, token};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::{Sink, Verdict};
 use serde_json::value::RawValue;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::{Claimed, Message};
+use postrider::Message;
+use postrider::lifecycle::Claimed;
 use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 
 use super::hand::in_lane;

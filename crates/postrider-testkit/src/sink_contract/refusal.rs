@@ -1,6 +1,7 @@
 //! What a sink does with messages that its destination does not take.
 
-use postrider::{Claimed, Content, Message};
+use postrider::Message;
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::Verdict;
 
 use super::hand::in_lane;

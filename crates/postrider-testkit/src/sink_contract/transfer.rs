@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::Verdict;
 
 use super::hand::in_lane;

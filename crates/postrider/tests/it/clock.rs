@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use postrider::doctor::{self, Level, Limits};
 use postrider::inspect::{DeliveryFilter, FutureTimes, RelayReport};
+use postrider::lifecycle::Claim;
 use postrider::operate::Action;
-use postrider::{Claim, Message, Store};
+use postrider::{Message, Store};
 
 use crate::inbox::Site;
 

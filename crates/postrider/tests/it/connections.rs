@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use postrider::lifecycle::{Claim, Completion, Outcome};
 use postrider::operate::Action;
-use postrider::{
-    Claim, Completion, ErrorKind, Inspect as _, Message, Operate as _, Outcome, PostgresStore, Queue as _, Schema,
-    migrate,
-};
+use postrider::{ErrorKind, Inspect as _, Message, Operate as _, PostgresStore, Queue as _, Schema, migrate};
 use postrider_testkit::{Cluster, Database, FaultProxy};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Completion, Message, Outbox, Outcome, PostgresStore, Queue as _, Schema};
+use postrider::lifecycle::{Claim, Completion, Outcome};
+use postrider::{Message, Outbox, PostgresStore, Queue as _, Schema};
 use postrider_testkit::{Cluster, WireCounter};
 use tokio_postgres::Client;
 
@@ -39,7 +40,10 @@ async fn two_round_trips_for_a_batch_of_any_size() {
             .map(|(n, held)| match n % 10 {
                 9 => Completion::new(
                     held,
-                    Outcome::Retryable { retry_after: Duration::from_hours(1), failure: postrider::Failure::default() },
+                    Outcome::Retryable {
+                        retry_after: Duration::from_hours(1),
+                        failure: postrider::lifecycle::Failure::default(),
+                    },
                 ),
                 _ => Completion::new(held, Outcome::Dispatched),
             })

@@ -391,7 +391,7 @@ async fn the_library_refuses_with_typed_errors() {
     tx.rollback().await.unwrap();
 
     let store = PostgresStore::connect(&database.url(), Schema::default()).await.unwrap();
-    let error = store.claim(&postrider::Claim::new("")).await.unwrap_err();
+    let error = store.claim(&postrider::lifecycle::Claim::new("")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.reason().is_some_and(|reason| reason.contains("worker_id")), "{error:?}");
     let error = store.operate("ann", &Action::Prune { older_than: Some(Duration::MAX) }).await.unwrap_err();

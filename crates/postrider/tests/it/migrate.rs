@@ -4,11 +4,10 @@
 
 use futures_util::future::join_all;
 use postrider::inspect::DeadFilter;
+use postrider::lifecycle::{Claim, Outcome};
 use postrider::migrate::State;
 use postrider::operate::Action;
-use postrider::{
-    Claim, ErrorKind, Inspect as _, Message, Operate as _, Outbox, Outcome, PostgresStore, Queue as _, Schema, migrate,
-};
+use postrider::{ErrorKind, Inspect as _, Message, Operate as _, Outbox, PostgresStore, Queue as _, Schema, migrate};
 use postrider_testkit::{Cluster, Database, psql};
 use tokio_postgres::Client;
 
@@ -181,7 +180,7 @@ async fn walk(database: &Database, client: &mut Client, schema: &Schema, topic: 
         [(topic, None), (topic, Some(1)), (topic, Some(2))]
     );
     store.ack("w", &held[0]).await.unwrap();
-    store.finish("w", &held[1], Outcome::Failed(postrider::Failure::new("E", "no"))).await.unwrap();
+    store.finish("w", &held[1], Outcome::Failed(postrider::lifecycle::Failure::new("E", "no"))).await.unwrap();
     store.release(held[2].lease_token, &[held[2].message_id]).await.unwrap();
     assert_eq!(store.claim(&Claim::new("w")).await.unwrap().len(), 0, "the lane is parked");
     let redrive = Action::Redrive { which: DeadFilter::default(), at_most: 10 };

@@ -282,7 +282,11 @@ async fn dedupe_keys_go_after_their_window_and_after_their_message() {
     assert_eq!(enqueue(&client, "t", ", dedupe_key => 'recent'").await, recent);
     assert_eq!(number(&client, "select count(*) from outbox.delivery").await, 1, "nothing was written");
     mark_delivered(&client, &claim(&client, "w", 1).await).await;
-    assert_eq!(prune(&client, "").await, (0, 0, 1), "it ended just now, so its history stays; its key is past its window");
+    assert_eq!(
+        prune(&client, "").await,
+        (0, 0, 1),
+        "it ended just now, so its history stays; its key is past its window"
+    );
 }
 
 /// Proves H8: pruning does not hurt the hot path. A producer in an open transaction makes it give way, soon, and it

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use postrider::{
-    Claim, Completion, Failure, Inspect as _, Message, Outbox, Outcome, PostgresStore, Queue as _, Schema,
-};
+use postrider::lifecycle::{Claim, Completion, Failure, Outcome};
+use postrider::{Inspect as _, Message, Outbox, PostgresStore, Queue as _, Schema};
 use postrider_testkit::PgBouncer;
 use sqlx::{Connection, PgConnection};
 use tokio_postgres::NoTls;

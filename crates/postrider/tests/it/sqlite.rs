@@ -10,9 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider::inspect::PageRequest;
+use postrider::lifecycle::Completion;
+use postrider::lifecycle::{Claim, Outcome};
 use postrider::operate::{Action, Pruned};
-use postrider::{Claim, ErrorKind, Message, Operate as _, Outbox, Outcome, Queue as _, SqliteStore};
-use postrider::{Completion, Inspect as _, sqlite};
+use postrider::{ErrorKind, Message, Operate as _, Outbox, Queue as _, SqliteStore};
+use postrider::{Inspect as _, sqlite};
 use rusqlite::{Connection, TransactionBehavior};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 use tempfile::TempDir;
@@ -52,7 +54,7 @@ impl Site {
         (self.number("select count(*) from orders"), self.number("select count(*) from outbox_message"))
     }
 
-    async fn claim(&self, batch_size: u32) -> Vec<postrider::Claimed> {
+    async fn claim(&self, batch_size: u32) -> Vec<postrider::lifecycle::Claimed> {
         self.store.claim(&Claim::new("w").batch_size(batch_size)).await.unwrap()
     }
 
@@ -382,7 +384,7 @@ async fn views_are_for_people() {
     let id = site.store.enqueue(&[message("t").tenant(tenant).lane("a"), message("dead")]).await.unwrap()[0].message_id;
     let held = site.claim(10).await;
     let dead = held.iter().find(|one| one.topic == "dead").unwrap();
-    site.store.finish("w", dead, Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
+    site.store.finish("w", dead, Outcome::Failed(postrider::lifecycle::Failure::new("E1", "no"))).await.unwrap();
     let text = |sql: &str| site.app.query_row(sql, [], |row| row.get::<_, String>(0)).expect(sql);
     assert_eq!(text("select message_id from outbox_messages where tenant_id is not null"), id.to_string());
     assert_eq!(text("select tenant_id from outbox_messages where lane = 'a'"), tenant.to_string());
@@ -421,7 +423,7 @@ async fn a_failed_head_goes_alone_within_one_tick() {
     let lane: Vec<Message> = (0..3).map(|_| message("t").lane("a")).collect();
     site.store.enqueue(&lane).await.unwrap();
     let held = site.claim(1).await;
-    site.store.nack("w", &held[0], Duration::ZERO, postrider::Failure::default()).await.unwrap();
+    site.store.nack("w", &held[0], Duration::ZERO, postrider::lifecycle::Failure::default()).await.unwrap();
     site.app.execute_batch("update outbox_delivery set due_at = 1").unwrap();
     let alone = site.claim(10).await;
     assert_eq!(alone.iter().map(|one| one.sequence_id).collect::<Vec<_>>(), [Some(1)]);

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use diesel_async::{AsyncConnection as _, AsyncPgConnection};
+use postrider::lifecycle::Claim;
 use postrider::testing::{Expected, MovableClock, enqueued};
-use postrider::{Claim, Message, Outbox, PostgresStore, Schema, SqliteStore, assert_enqueued};
+use postrider::{Message, Outbox, PostgresStore, Schema, SqliteStore, assert_enqueued};
 use sea_orm::TransactionTrait as _;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
@@ -122,7 +123,7 @@ async fn time_moves(store: &impl MovableClock) {
     assert!(claim().await.is_empty());
     store.advance(Duration::from_mins(2)).await.unwrap();
     let held = claim().await.remove(0);
-    store.nack("w", &held, Duration::from_mins(10), postrider::Failure::default()).await.unwrap();
+    store.nack("w", &held, Duration::from_mins(10), postrider::lifecycle::Failure::default()).await.unwrap();
     store.advance(Duration::from_mins(9)).await.unwrap();
     assert!(claim().await.is_empty());
     store.advance(Duration::from_mins(2)).await.unwrap();

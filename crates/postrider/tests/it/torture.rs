@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Claimed, Completion, Failure, LeaseToken, Outcome, PostgresStore, Queue as _, Schema};
+use postrider::lifecycle::{Claim, Claimed, Completion, Failure, LeaseToken, Outcome};
+use postrider::{PostgresStore, Queue as _, Schema};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_postgres::Client;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use postrider::{Claim, Failure, Message, Outcome, PostgresStore, Schema, Store};
+use postrider::lifecycle::{Claim, Failure, Outcome};
+use postrider::{Message, PostgresStore, Schema, Store};
 use postrider_testkit::Cluster;
 use tokio_postgres::Client;
 

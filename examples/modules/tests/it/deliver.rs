@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use example_modules::billing::record;
 use example_modules::retry;
-use postrider::{Claim, ErrorKind, LeaseToken, Queue as _};
+use postrider::lifecycle::{Claim, LeaseToken};
+use postrider::{ErrorKind, Queue as _};
 use postrider_relay::{RelayBuilder, RelayOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ async fn until(site: &Site, what: &'static str) {
 }
 
 /// Claims as another worker, under a lease of a minute.
-async fn claim(site: &Site, worker: &str) -> Vec<postrider::Claimed> {
+async fn claim(site: &Site, worker: &str) -> Vec<postrider::lifecycle::Claimed> {
     let claim = Claim::new(worker).sink("chat".to_owned()).lease(Duration::from_mins(1));
     site.store.claim(&claim).await.unwrap()
 }
@@ -133,7 +134,7 @@ async fn only_the_holder_acks() {
     for (worker, claimed) in [("another", &stolen), ("a stranger", &held)] {
         let refused = site.store.ack(worker, claimed).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::LeaseLost, "{worker}");
-        let failure = postrider::Failure::default();
+        let failure = postrider::lifecycle::Failure::default();
         let refused = site.store.nack(worker, claimed, Duration::ZERO, failure).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::LeaseLost, "{worker}");
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Claimed, Store};
+use postrider::Store;
+use postrider::lifecycle::Claimed;
 use postrider_relay::{Counts, Relay, RelayOptions, SinkFailure, SinkOptions, Stats, handler};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

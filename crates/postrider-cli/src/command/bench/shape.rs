@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Queue as _, Store};
+use postrider::lifecycle::Claim;
+use postrider::{Queue as _, Store};
 use tokio_postgres::IsolationLevel;
 
 use super::enqueue::{self, BatchWay, Producer, Way};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::{Receipt, SinkFailure};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};

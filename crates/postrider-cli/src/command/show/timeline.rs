@@ -3,8 +3,8 @@
 
 use std::time::SystemTime;
 
-use postrider::AttemptState;
 use postrider::inspect::{AttemptRecord, DeliveryRecord, DeliveryState, MessageDetail};
+use postrider::lifecycle::AttemptState;
 
 use crate::command::list::state_paint;
 use crate::failure::Result;

@@ -62,13 +62,13 @@ async fn slow_more_than_one_batch_is_redriven() {
         store.enqueue(part).await.unwrap();
     }
     loop {
-        let many = postrider::Claim::new("hand").batch_size(5_000);
+        let many = postrider::lifecycle::Claim::new("hand").batch_size(5_000);
         let claimed = store.claim(&many).await.unwrap();
         if claimed.is_empty() {
             break;
         }
-        let failed = || postrider::Outcome::Failed(postrider::Failure::new("X", "no"));
-        let ends: Vec<_> = claimed.iter().map(|one| postrider::Completion::new(one, failed())).collect();
+        let failed = || postrider::lifecycle::Outcome::Failed(postrider::lifecycle::Failure::new("X", "no"));
+        let ends: Vec<_> = claimed.iter().map(|one| postrider::lifecycle::Completion::new(one, failed())).collect();
         store.complete("hand", &ends).await.unwrap();
     }
     let done = server.post("/api/v1/sync/redrive", json!({"allDlq": true})).await.ok();
@@ -220,7 +220,7 @@ async fn a_replay_means_what_its_sink_had() {
             .unwrap();
         let ids = store.enqueue(&[message("both", 1), message("both", 2), message("secret", 3)]).await.unwrap();
         for sink in ["default", "partner"] {
-            let wanted = postrider::Claim::new("hand").sink(sink.to_owned());
+            let wanted = postrider::lifecycle::Claim::new("hand").sink(sink.to_owned());
             for held in store.claim(&wanted).await.unwrap() {
                 store.ack("hand", &held).await.unwrap();
             }

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider::{Claim, Claimed, Failure, Message, Outcome, PostgresStore, Schema, SqliteStore, Store};
+use postrider::lifecycle::{Claim, Claimed, Failure, Outcome};
+use postrider::{Message, PostgresStore, Schema, SqliteStore, Store};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider::{Failure, Outcome};
+use postrider::lifecycle::{Failure, Outcome};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::Value;

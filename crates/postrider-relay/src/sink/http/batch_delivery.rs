@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use tokio::time::Instant;
 
 use super::options::HttpBody;

@@ -3,7 +3,7 @@
 //! itself is said when the sink is made.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use url::Url;
 
 use super::options::HttpOptions;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::connection::ProducerState;

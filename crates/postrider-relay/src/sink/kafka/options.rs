@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 use serde::Deserialize;

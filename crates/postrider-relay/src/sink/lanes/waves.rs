@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use super::runs;
 use crate::sink::{SinkFailure, Verdict};

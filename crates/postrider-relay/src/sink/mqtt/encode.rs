@@ -2,7 +2,7 @@
 //! a server hangs up on it, and on all that are with it.
 
 use bytes::Bytes;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use rumqttc::{Publish, PublishProperties, QoS};
 
 use crate::sink::destinations::Destinations;

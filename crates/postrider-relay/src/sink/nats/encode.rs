@@ -3,7 +3,7 @@
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::Bytes;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use super::NatsSink;
 use crate::sink::destinations::Destinations;

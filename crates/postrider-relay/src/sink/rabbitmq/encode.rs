@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 
 use crate::sink::destinations::Destinations;
 use crate::sink::template::Template;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use redis::{Cmd, Value};
 
 use super::RedisSink;

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider::{Claimed, PostgresStore, Schema};
+use postrider::lifecycle::Claimed;
+use postrider::{PostgresStore, Schema};
 use postrider_relay::sink::stdout::NdjsonSink;
 use postrider_relay::{Backoff, Batching, Relay, RelayOptions, RetryOptions, Sink, SinkOptions, Verdict};
 use serde::{Deserialize, Serialize};

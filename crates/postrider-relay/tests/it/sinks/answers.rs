@@ -1,6 +1,6 @@
 //! What the tests of several sinks ask of verdicts and findings.
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::template::Template;
 use postrider_relay::sink::{Finding, Level};
 use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::Level;
 use postrider_relay::sink::file::{FileOptions, FileSink, FileSync};
 use postrider_relay::{Sink, Verdict};

@@ -14,7 +14,7 @@ mod webhooks;
 
 use std::sync::Arc;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::http::{HttpOptions, HttpSink};
 use postrider_relay::{Receipt, Sink as _, SinkFailure, Verdict};
 

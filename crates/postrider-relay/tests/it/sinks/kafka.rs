@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
 use postrider_relay::{Sink, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed, deliver, distinct};

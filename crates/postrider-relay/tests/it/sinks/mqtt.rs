@@ -9,7 +9,7 @@ mod special;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
 use postrider_relay::{Sink, SinkFailure};

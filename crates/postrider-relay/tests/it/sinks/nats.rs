@@ -7,7 +7,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::Level;
 use postrider_relay::sink::nats::{NatsOptions, NatsSink};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
 use postrider_relay::{Sink, SinkFailure};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::Level;
 use postrider_relay::sink::redis::{RedisOptions, RedisSink};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::{Sink, Verdict};
 use postrider_testkit::sink_contract::claimed;
 

@@ -6,10 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use postrider::inspect::{DeliveryFilter, RelayReport};
+use postrider::lifecycle::{Claim, Outcome};
 use postrider::operate::Action;
-use postrider::{
-    Claim, Error, ErrorKind, Event, Inspect as _, Message, Operate as _, Outcome, Queue as _, Route, SqliteStore,
-};
+use postrider::{Error, ErrorKind, Event, Inspect as _, Message, Operate as _, Queue as _, Route, SqliteStore};
 use postrider_testkit::python;
 use rusqlite::Connection;
 
@@ -187,7 +186,7 @@ async fn an_older_sqlite_finds_the_file_whole() {
     site.store.operate("ann", &Action::AddRoute { route: Route::new("t*", "s") }).await.unwrap();
     site.store.enqueue(&plain).await.unwrap();
     let held = site.claim(10).await;
-    site.store.finish("w", &held[0], Outcome::Failed(postrider::Failure::new("E1", "no"))).await.unwrap();
+    site.store.finish("w", &held[0], Outcome::Failed(postrider::lifecycle::Failure::new("E1", "no"))).await.unwrap();
     let claim = Claim::new("w").batch_size(2).sink("s".to_owned());
     let held = site.store.claim(&claim).await.unwrap();
     site.store.finish("w", &held[0], Outcome::Dispatched).await.unwrap();

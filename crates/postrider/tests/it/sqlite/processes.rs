@@ -4,7 +4,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postrider::{Claim, Completion, Message, Outcome, Queue as _, SqliteStore};
+use postrider::lifecycle::{Claim, Completion, Outcome};
+use postrider::{Message, Queue as _, SqliteStore};
 use rusqlite::{Connection, params};
 
 use super::Site;

@@ -81,7 +81,7 @@ async fn heavy_slow_many_blocked_lanes_are_passed_in_steps() {
     let later = "unixepoch() * 1000000 + 3600000000";
     put_many(&site, "lane, sequence_id", &format!("{later}, 0, 'lane-' || (n % 100000), n / 100000 + 1"));
     let empty = best_claim(&site, 0).await;
-    let thorough = postrider::Claim::new("w").thorough(true);
+    let thorough = postrider::lifecycle::Claim::new("w").thorough(true);
     let began = Instant::now();
     assert_eq!(postrider::Queue::claim(&site.store, &thorough).await.unwrap().len(), 0);
     println!("finding nothing {empty:?}, to be sure of it {:?}", began.elapsed());

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use postrider::{Claimed, Message};
+use postrider::Message;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::http::{HttpBody, HttpOptions, HttpSink};
 use postrider_relay::{Batching, FailureClass, Sink as _, SinkFailure, Verdict};
 use postrider_testkit::sink_contract::claimed;
@@ -77,7 +78,7 @@ async fn a_batch_is_one_request_in_its_producers_spelling() {
     messages[0].lane = Some("l".to_owned());
     messages[0].sequence_id = Some(4);
     messages[0].headers.insert("traceparent".to_owned(), "00-ab".to_owned());
-    messages[1].content = postrider::Content::Bytes(vec![0xff, 0]);
+    messages[1].content = postrider::lifecycle::Content::Bytes(vec![0xff, 0]);
     let source = Some("site-7".parse().expect("a template"));
     let http = sink(&batches(&receiver).source(source));
     let verdicts = deliver(&http, &messages).await;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::sink::http::HttpBody;
 use postrider_testkit::python;
 use postrider_testkit::sink_contract::claimed;

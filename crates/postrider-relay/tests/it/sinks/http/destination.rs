@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode;
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::sink::http::{HttpBody, HttpOptions, HttpSink};
 use postrider_relay::{FailureClass, Sink, SinkFailure};
 use postrider_testkit::sink_contract::{Arrived, Destination, Refusal, claimed};

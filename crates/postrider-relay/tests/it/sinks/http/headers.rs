@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use postrider::Content;
+use postrider::lifecycle::Content;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::http::{BasicAuth, HttpBody};
 use postrider_relay::{FailureClass, SinkFailure};

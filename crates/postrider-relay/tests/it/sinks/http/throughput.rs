@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::{Claimed, Content};
+use postrider::lifecycle::{Claimed, Content};
 use postrider_relay::sink::http::{HttpBody, HttpSink};
 use postrider_relay::{Sink as _, Verdict};
 use postrider_testkit::sink_contract::claimed;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::Content;
+use postrider::lifecycle::Content;
 use postrider_relay::FailureClass;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::http::{HttpBody, HttpOptions, HttpSink, WebhookOptions};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
 use postrider_relay::{FailureClass, Sink, SinkFailure, Verdict};
 use postrider_testkit::Consumer;

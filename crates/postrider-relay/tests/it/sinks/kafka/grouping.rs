@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::sink::kafka::{KafkaProperty, KafkaSink};
 use postrider_testkit::sink_contract::{claimed, deliver};
 use postrider_testkit::{Broker as _, Consumer, Kafka};

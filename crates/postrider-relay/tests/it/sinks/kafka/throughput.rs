@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::Sink as _;
 use postrider_relay::sink::kafka::KafkaSink;
 use postrider_testkit::sink_contract::claimed;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::mqtt::{MqttOptions, MqttSink};
 use postrider_relay::sink::{Finding, Level};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use lapin::options::{QueueBindOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
-use postrider::Claimed;
+use postrider::lifecycle::Claimed;
 use postrider_relay::secret::Secret;
 use postrider_relay::sink::rabbitmq::{RabbitmqOptions, RabbitmqSink};
 use postrider_relay::sink::{Finding, Level};
