@@ -14,7 +14,7 @@ use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 use crate::doctor::locks;
 use crate::error::{Cause, Error};
 use crate::json;
-use crate::migration::{Migration, files, hash, migrations};
+use crate::migration::{self, Migration, POSTGRES_FUNCTIONS, POSTGRES_MIGRATIONS, POSTGRES_VIEWS, hash};
 use crate::schema::Schema;
 use crate::store::postgres::statement::sql;
 use crate::store::row::{FromRow as _, Row as _};
@@ -24,8 +24,6 @@ pub use roles::{Roles, roles};
 
 const BOOTSTRAP: &str = include_str!("../sql/postgres/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = migrations!("postgres");
-
 /// How long a migration waits for a lock that somebody else has, unless the session's own `lock_timeout` says otherwise:
 /// longer than another migrator takes, and short enough that somebody is still there to read who it was.
 const LOCK_WAIT: &str = "60s";
@@ -33,37 +31,36 @@ const LOCK_WAIT: &str = "60s";
 /// those before them fail.
 const MAX_BEGINNINGS: usize = 10;
 
-/// Nothing that somebody put into `public` is called by a migration, and a backslash is a backslash.
-const PINNED_PATH: &str = "set local search_path = pg_catalog, pg_temp;\nset local standard_conforming_strings = on";
+/// Nothing that somebody put into `public` is called by a migration, a backslash is a backslash, and a function may be made before
+/// what it calls.
+const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp;\nset local standard_conforming_strings = on;\n\
+     set local check_function_bodies = off";
 
 /// The session's own limit stands above ours. $1: ours.
 const LIMIT_WAITS: &str =
     "select set_config('lock_timeout', coalesce(nullif(current_setting('lock_timeout'), '0'), $1), true)";
 const LIMIT_IN_FORCE: &str = "select coalesce(nullif(current_setting('lock_timeout'), '0'), $1)";
 
-/// In the order they are created: SQL functions need what they call.
-const FUNCTIONS: &[(&str, &str)] = files!("postgres/functions/", "":
-    schema_name topic_like schema_version refuse locks write_audit message_id next_sequence wake
-    content_sizes message_rules enqueue_many enqueue enqueue_as bury settle lane_fronts claim_due claim_lane_runs claim_lanes claim
-    has_due content complete_many complete renew release abandon repair_expired_leases change_dead redrive
-    change_pending retry_now cancel discard skip sink_is_known replay configure_sink apply_routes partitions prunable receive_many
-    receive prune_inbox report queues measure find_messages find_ids find_keys import_rules import_messages import
-);
+fn migrations() -> impl DoubleEndedIterator<Item = Migration> {
+    migration::migrations(POSTGRES_MIGRATIONS)
+}
 
-const VIEWS: &[(&str, &str)] = files!("postgres/views/", "":
-    sinks status messages deliveries attempts in_flight dead_letters lanes audit_log relays samples
-);
+/// Every function, then every view. The grants among the text are left out: their roles may not be there.
+fn functions_and_views() -> impl Iterator<Item = String> {
+    let files = POSTGRES_FUNCTIONS.iter().chain(POSTGRES_VIEWS);
+    files.map(|(_, sql)| sql.split_inclusive('\n').filter(|line| !line.starts_with(GRANT)).collect())
+}
 
 /// The newest migration in this build.
 #[must_use]
 pub fn latest_version() -> i32 {
-    MIGRATIONS.last().map_or(0, |migration| migration.version)
+    migrations().next_back().map_or(0, |migration| migration.version)
 }
 
 /// A hash of all SQL in this build: two builds with the same one make the same schema.
 #[must_use]
 pub fn fingerprint() -> String {
-    let migrations = MIGRATIONS.iter().map(|migration| migration.sql);
+    let migrations = POSTGRES_MIGRATIONS.iter().map(|(_, sql)| *sql);
     hash(std::iter::once(BOOTSTRAP).chain(migrations).chain([functions_hash().as_str()]))
 }
 
@@ -164,7 +161,7 @@ async fn nothing_to_do(tx: &Transaction<'_>, schema: &Schema) -> Result<Option<A
         let checksum = hash([migration.sql]);
         known.iter().any(|(state, found)| state.version == migration.version && *found == checksum)
     };
-    let current = MIGRATIONS.iter().all(has)
+    let current = migrations().all(|migration| has(&migration))
         && installed(tx, schema).await?.functions_hash.as_deref() == Some(functions_hash().as_str());
     Ok(current.then(|| Applied { migrations: Vec::new(), functions: false }))
 }
@@ -175,7 +172,7 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
     refuse_newer(&known, schema)?;
 
     let mut done = Applied { migrations: Vec::new(), functions: false };
-    for migration in MIGRATIONS {
+    for migration in migrations() {
         let checksum = hash([migration.sql]);
         match known.iter().find(|(state, _)| state.version == migration.version) {
             Some((MigrationState { version, name, .. }, found)) if *found != checksum => {
@@ -184,7 +181,7 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
             Some(_) => {}
             None => {
                 tx.batch_execute(&schema.fill(migration.sql)).await?;
-                tx.batch_execute(&record(migration, schema)).await?;
+                tx.batch_execute(&record(&migration, schema)).await?;
                 done.migrations.push(format!("{:04}_{}", migration.version, migration.name));
             }
         }
@@ -198,7 +195,7 @@ async fn apply(tx: &Transaction<'_>, schema: &Schema) -> Result<Applied, Error> 
 }
 
 async fn make_partitions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
-    Ok(tx.batch_execute(&schema.fill(sql!("prune", "make_partitions"))).await?)
+    Ok(tx.batch_execute(&schema.fill("select :\"schema\".make_partitions()")).await?)
 }
 
 /// Compares a database with this build; changes nothing.
@@ -206,10 +203,10 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
     let exists = exists(client, schema).await?;
     let known = if exists { applied(client, schema).await? } else { Vec::new() };
     let installed = if exists { installed(client, schema).await? } else { Installed::default() };
-    let mut migrations: Vec<MigrationState> = known.into_iter().map(|(state, _)| state).collect();
-    for Migration { version, name, .. } in MIGRATIONS {
-        if migrations.iter().all(|known| known.version != *version) {
-            migrations.push(MigrationState { version: *version, name: (*name).to_owned(), applied_at: None });
+    let mut states: Vec<MigrationState> = known.into_iter().map(|(state, _)| state).collect();
+    for Migration { version, name, .. } in migrations() {
+        if states.iter().all(|known| known.version != version) {
+            states.push(MigrationState { version, name: name.to_owned(), applied_at: None });
         }
     }
     let missing_roles = match &installed.role_prefix {
@@ -217,14 +214,14 @@ pub async fn status(client: &impl GenericClient, schema: &Schema) -> Result<Stat
         None => Vec::new(),
     };
     let functions_current = installed.functions_hash.as_deref() == Some(&functions_hash());
-    let pending = migrations.iter().filter(|migration| migration.applied_at.is_none()).count();
+    let pending = states.iter().filter(|migration| migration.applied_at.is_none()).count();
     let state = match pending {
-        _ if migrations.iter().any(|migration| migration.version > latest_version()) => State::TooNew,
+        _ if states.iter().any(|migration| migration.version > latest_version()) => State::TooNew,
         0 if functions_current => State::Current,
-        pending if pending == migrations.len() => State::Missing,
+        pending if pending == states.len() => State::Missing,
         _ => State::Pending,
     };
-    Ok(Status { state, migrations, functions_current, role_prefix: installed.role_prefix, missing_roles })
+    Ok(Status { state, migrations: states, functions_current, role_prefix: installed.role_prefix, missing_roles })
 }
 
 /// Fails unless the schema is exactly at the version this build understands. One round trip; any role may ask.
@@ -252,29 +249,32 @@ pub async fn check(client: &impl GenericClient, schema: &Schema) -> Result<(), E
 /// The whole schema as one script, for people who let nobody but their own tools near the database.
 #[must_use]
 pub fn script(schema: &Schema) -> String {
-    let mut script = format!("begin;\n{PINNED_PATH};\n");
+    let mut script = format!("begin;\n{SETTINGS};\n");
     script.push_str(&schema.fill(BOOTSTRAP));
-    for migration in MIGRATIONS {
+    for migration in migrations() {
         script.push_str(&schema.fill(migration.sql));
-        script.push_str(&record(migration, schema));
+        script.push_str(&record(&migration, schema));
     }
-    for (_, sql) in FUNCTIONS.iter().chain(VIEWS) {
-        script.push_str(&schema.fill(sql));
-    }
+    script.extend(functions_and_views().map(|sql| schema.fill(&sql)));
     script.push_str(&finish(schema));
     script.push_str(&schema.fill("select :\"schema\".make_partitions();\ncommit;\n"));
     script
 }
 
-/// The grants of the group roles, whose names are left as they stand in the file.
+/// What a statement begins with that gives a group role its right to a function or view, in the file of that: one line.
+const GRANT: &str = "grant ";
+
+/// All that the group roles may do. Their names are left as they stand in the files.
 pub(crate) fn grants(schema: &Schema) -> String {
-    schema.fill(roles::GRANTS)
+    let files = POSTGRES_FUNCTIONS.iter().chain(POSTGRES_VIEWS);
+    let lines = files.flat_map(|(_, sql)| sql.split_inclusive('\n')).filter(|line| line.starts_with(GRANT));
+    schema.fill(&std::iter::once(roles::GRANTS).chain(lines).collect::<String>())
 }
 
 /// Whoever waited for the lock is to see what the one before did, whatever the database's isolation is.
 async fn begin(client: &mut Client) -> Result<Transaction<'_>, Error> {
     let tx = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
-    tx.batch_execute(PINNED_PATH).await?;
+    tx.batch_execute(SETTINGS).await?;
     tx.query_typed(LIMIT_WAITS, &[(&LOCK_WAIT, Type::TEXT)]).await?;
     Ok(tx)
 }
@@ -357,7 +357,7 @@ async fn installed(client: &impl GenericClient, schema: &Schema) -> Result<Insta
 
 /// Puts this build's functions and views in place of whatever was there, and gives the roles their rights again.
 async fn replace_functions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), Error> {
-    for (name, _) in VIEWS.iter().rev() {
+    for (name, _) in POSTGRES_VIEWS.iter().rev() {
         tx.batch_execute(&schema.fill(&format!("drop view if exists :\"schema\".{name}"))).await?;
     }
     // A function whose result or parameter names changed cannot be replaced, and one whose types changed would stay
@@ -369,8 +369,8 @@ async fn replace_functions(tx: &Transaction<'_>, schema: &Schema) -> Result<(), 
          execute 'drop function ' || f.signature; end loop; end $$",
     ))
     .await?;
-    for (_, sql) in FUNCTIONS.iter().chain(VIEWS) {
-        tx.batch_execute(&schema.fill(sql)).await?;
+    for sql in functions_and_views() {
+        tx.batch_execute(&schema.fill(&sql)).await?;
     }
     tx.batch_execute(&finish(schema)).await?;
     // Roles that a restore did not bring can get no rights; `migrate status` says that they are missing.
@@ -401,5 +401,5 @@ fn record(migration: &Migration, schema: &Schema) -> String {
 }
 
 fn functions_hash() -> String {
-    hash(FUNCTIONS.iter().chain(VIEWS).map(|(_, sql)| *sql).chain([roles::GRANTS]))
+    hash(POSTGRES_FUNCTIONS.iter().chain(POSTGRES_VIEWS).map(|(_, sql)| *sql).chain([roles::GRANTS]))
 }

@@ -1,8 +1,11 @@
-//! Migrations, as both stores have them: the same versions by the same names, each in the SQL of its store.
+//! The files of `sql/` by name, as `build.rs` lists them, and the migrations among them: both stores have the same versions by the
+//! same names, each in the SQL of its store. One that is released is never edited.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
+
+include!(concat!(env!("OUT_DIR"), "/sql.rs"));
 
 pub(crate) struct Migration {
     pub(crate) version: i32,
@@ -10,34 +13,13 @@ pub(crate) struct Migration {
     pub(crate) sql: &'static str,
 }
 
-/// The migrations of a store, oldest first. One that is released is never edited.
-macro_rules! migrations {
-    ($store:literal) => {
-        $crate::migration::migrations!($store, 1 "0001_" "outbox", 2 "0002_" "inbox", 3 "0003_" "audit", 4 "0004_" "watch",
-            5 "0005_" "import")
-    };
-    ($store:literal, $($version:literal $number:literal $name:literal),*) => {
-        &[$($crate::migration::Migration {
-            version: $version,
-            name: $name,
-            sql: include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"), "/sql/", $store, "/migrations/", $number, $name, ".sql"
-            )),
-        }),*]
-    };
+/// The migrations of a store, oldest first: each file's name begins with its number.
+pub(crate) fn migrations(files: &'static [(&str, &str)]) -> impl DoubleEndedIterator<Item = Migration> {
+    files.iter().map(|(file, sql)| {
+        let (number, name) = file.split_once('_').unwrap_or((file, file));
+        Migration { version: number.parse().unwrap_or(0), name, sql }
+    })
 }
-pub(crate) use migrations;
-
-/// What the files of a folder make, by name, in the order they are given: each after what it needs.
-macro_rules! files {
-    ($folder:literal, $prefix:literal: $($name:ident)*) => {
-        &[$((
-            concat!($prefix, stringify!($name)),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $folder, stringify!($name), ".sql")),
-        )),*]
-    };
-}
-pub(crate) use files;
 
 /// A hash of texts, in hexadecimal digits.
 pub(crate) fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {

@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{become_owner, begin, check, is_code, lock, locked};
+use super::{become_owner, begin, check, grants, is_code, lock, locked};
 use crate::error::Error;
 use crate::schema::Schema;
 
@@ -141,7 +141,7 @@ pub(super) async fn grant(tx: &Transaction<'_>, schema: &Schema, prefix: &str) -
     let sql = roles
         .pairs()
         .iter()
-        .fold(schema.fill(GRANTS), |sql, (word, role)| sql.replace(&format!(":\"{word}\""), &format!("\"{role}\"")));
+        .fold(grants(schema), |sql, (word, role)| sql.replace(&format!(":\"{word}\""), &format!("\"{role}\"")));
     tx.batch_execute(&sql).await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde_json::value::RawValue;
 #[cfg(feature = "postgres")]
-use tokio_postgres::types::Json;
+use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
 use crate::error::{Cause, Error, words_and_causes};
@@ -138,9 +138,27 @@ columns! {
     Uuid: Uuid => same, Uuid => Ok;
     Vec<u8>: Vec<u8> => same, Vec<u8> => Ok;
     SystemTime: SystemTime => same, i64 => |micros| Ok(time(micros));
-    u64: i64 => |count| u64::try_from(count).unwrap_or(0), i64 => |count| Ok(u64::try_from(count).unwrap_or(0));
+    u64: Count => |Count(count)| count, i64 => |count| Ok(u64::try_from(count).unwrap_or(0));
     Box<RawValue>: Json<Self> => |Json(json)| json, String => |json| RawValue::from_string(json).map_err(not_json);
     BTreeMap<String, String>: Json<Self> => |Json(map)| map, String => |json| serde_json::from_str(&json).map_err(not_json);
+}
+
+/// A number of either width, or whether there was one.
+#[cfg(feature = "postgres")]
+pub(crate) struct Count(u64);
+
+#[cfg(feature = "postgres")]
+impl<'a> tokio_postgres::types::FromSql<'a> for Count {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        let count = match *kind {
+            Type::BOOL => bool::from_sql(kind, raw)?.into(),
+            Type::INT4 => i32::from_sql(kind, raw)?.into(),
+            _ => i64::from_sql(kind, raw)?,
+        };
+        Ok(Self(u64::try_from(count).unwrap_or(0)))
+    }
+
+    tokio_postgres::types::accepts!(BOOL, INT4, INT8);
 }
 
 #[cfg(feature = "postgres")]

@@ -32,3 +32,4 @@ end
 $$;
 comment on function :"schema".abandon is
     'Takes back what a claim with this token leased, now or later; returns how many it found.';
+grant execute on function :"schema".abandon to :"relay";

@@ -156,3 +156,4 @@ end
 $$;
 comment on function :"schema".apply_routes is
     'Brings pending deliveries to the sinks that today''s routes name; returns how many were added and removed.';
+grant execute on function :"schema".apply_routes to :"operator";

@@ -210,3 +210,4 @@ begin
 end
 $$;
 comment on function :"schema".claim is 'Leases up to batch_size due deliveries of a sink to a worker, in delivery order.';
+grant execute on function :"schema".claim to :"relay";

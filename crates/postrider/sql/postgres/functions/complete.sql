@@ -45,6 +45,7 @@ begin
 end
 $$;
 comment on function :"schema".complete is 'Records one outcome; raises P7002 LEASE_LOST unless the caller holds the lease.';
+grant execute on function :"schema".complete to :"relay";
 
 -- Finalizes a whole batch as delivered. Only rows still held under the token change; returns how many this call
 -- changed. A wrong token changes nothing and returns 0.
@@ -61,3 +62,4 @@ as $$
 $$;
 comment on function :"schema".mark_delivered is
     'Marks messages held under this token delivered; returns how many this call changed.';
+grant execute on function :"schema".mark_delivered to :"relay";

@@ -122,6 +122,7 @@ end
 $$;
 comment on function :"schema".complete_many is
     'Records outcomes for messages still held under their lease tokens; returns those it changed.';
+grant execute on function :"schema".complete_many to :"relay";
 
 -- Locks what is held under one lease at this time, in id order: for a call with outcomes of both kinds, and for one that looks
 -- at the clock after it has waited. Internal to complete_many and renew.

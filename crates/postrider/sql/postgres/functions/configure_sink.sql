@@ -1,6 +1,7 @@
 -- What an operator sets about sinks and routes. A sink needs no row to exist: a row holds what is not the default.
 -- Routes concern new messages only: a delivery keeps the sink it was written for, until somebody calls apply_routes.
--- A change is audited, and a call that names an actor in any case (see write_audit).
+-- A change is audited, and a call that names an actor in any case (see write_audit). A relay pauses its own sink when the
+-- destination says "no more", and adds the routes of its configuration if they are missing.
 
 create or replace function :"schema".remove_route(
     sink text, topic text default '*', namespace text default '*', actor text default null
@@ -17,6 +18,7 @@ begin
 end
 $$;
 comment on function :"schema".remove_route is 'Removes a route; false if there was none.';
+grant execute on function :"schema".remove_route to :"operator";
 
 create or replace function :"schema".configure_sink(
     sink text, paused boolean default null, on_dead text default null, actor text default null
@@ -50,6 +52,7 @@ end
 $$;
 comment on function :"schema".configure_sink is
     'Pauses or resumes a sink; sets whether a dead lane head parks its lane or is skipped. False: it was so already.';
+grant execute on function :"schema".configure_sink to :"relay", :"operator";
 
 create or replace function :"schema".add_route(
     sink text, topic text default '*', namespace text default '*', actor text default null
@@ -71,3 +74,4 @@ end
 $$;
 comment on function :"schema".add_route is
     'Sends new messages of a topic (* stands for any characters) to a sink; false if the route was there.';
+grant execute on function :"schema".add_route to :"relay", :"operator";

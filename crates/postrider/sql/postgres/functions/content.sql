@@ -17,3 +17,4 @@ begin
 end
 $$;
 comment on function :"schema".content is 'Headers and content of a message that is held under this token.';
+grant execute on function :"schema".content to :"relay";

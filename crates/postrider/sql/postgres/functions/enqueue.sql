@@ -147,3 +147,4 @@ end
 $$;
 comment on function :"schema".enqueue is
     'Writes one message in this transaction. Returns its id, its number in its lane, and whether it is new.';
+grant execute on function :"schema".enqueue to :"producer", :"operator";

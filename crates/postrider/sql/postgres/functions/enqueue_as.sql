@@ -25,3 +25,4 @@ end
 $$;
 comment on function :"schema".enqueue_as is
     'Writes one message for an operator, with an entry in the audit. Returns what enqueue returns.';
+grant execute on function :"schema".enqueue_as to :"operator";

@@ -222,3 +222,4 @@ begin
 end
 $$;
 comment on function :"schema".enqueue_many is 'Writes many messages in this transaction. One row per input, in input order.';
+grant execute on function :"schema".enqueue_many to :"producer", :"operator";

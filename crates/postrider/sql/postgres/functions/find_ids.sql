@@ -45,3 +45,4 @@ end
 $$;
 comment on function :"schema".find_ids is
     'Messages whose id ends with these digits: all that is undelivered or dead, and a bounded number of others.';
+grant execute on function :"schema".find_ids to :"reader", :"operator", :"auditor";

@@ -49,3 +49,4 @@ begin
 end
 $$;
 comment on function :"schema".find_keys is 'Messages that a dedupe key stands for, of one topic or of every topic.';
+grant execute on function :"schema".find_keys to :"reader", :"operator", :"auditor";

@@ -48,3 +48,4 @@ begin
 end
 $$;
 comment on function :"schema".has_due is 'Whether something of this sink is due and held by nobody, locked or not.';
+grant execute on function :"schema".has_due to :"relay";

@@ -39,6 +39,7 @@ end
 $$;
 comment on function :"schema".begin_import is
     'Notes that a table is imported, and keeps the numbers of its lanes for it. Returns the number of the source.';
+grant execute on function :"schema".begin_import to :"operator";
 
 -- Raises lanes to at least these numbers, and notes the range that belongs to the source. If this outbox gave out numbers
 -- since, the range ends before them. Internal.
@@ -122,6 +123,7 @@ begin
 end
 $$;
 comment on function :"schema".import_rows is 'Rows of another outbox become messages, each once. Returns how many, by outcome.';
+grant execute on function :"schema".import_rows to :"operator";
 
 -- New rows of an old table become messages in the transaction that writes them. Only what is pending: anything else, and
 -- what is refused, waits for the import. A number that the lane has given to somebody else is replaced by its next one.
@@ -141,6 +143,7 @@ as $$
 $$;
 comment on function :"schema".forward_rows is
     'New rows of an old table become messages in this transaction. Returns how many.';
+grant execute on function :"schema".forward_rows to :"operator";
 
 -- What import_rows would do with these rows, by state and reason, each with keys of up to `examples` rows. Changes nothing.
 -- Caller: `postrider import --dry-run`; an operator. `source` may be unknown yet.
@@ -174,3 +177,4 @@ begin
 end
 $$;
 comment on function :"schema".check_rows is 'What import_rows would do with these rows; changes nothing.';
+grant execute on function :"schema".check_rows to :"operator";

@@ -27,6 +27,7 @@ as $$
     select (import_json(array[text]))[1]
 $$;
 comment on function :"schema".as_json is 'A text as JSON, null if it is none.';
+grant execute on function :"schema".as_json to :"operator";
 
 -- Each row with the message it would become, or with why it is refused.
 -- The id is kept if it is a UUIDv7 of the last setting.dedupe_window (or of a clock that is ahead), so that it sorts, and is

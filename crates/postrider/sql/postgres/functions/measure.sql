@@ -64,6 +64,7 @@ end
 $$;
 comment on function :"schema".measure is
     'Writes down how every sink stands and what happened since the last time, if it is time. Returns whether it was.';
+grant execute on function :"schema".measure to :"relay";
 
 -- Brings the index on the attempts' time up to date. What was written after the last summary is read by every look at
 -- recent attempts, whatever its time; a vacuum summarizes, too, but at full speed a million attempts may lie between two.
@@ -251,3 +252,4 @@ end
 $$;
 comment on function :"schema".recent_attempts is
     'Internal to status: attempts of the last minutes, by sink and outcome, and the last of all time.';
+grant execute on function :"schema".recent_attempts to :"relay", :"reader", :"operator", :"auditor";

@@ -22,6 +22,7 @@ as $$
     from (select ('x' || substr(replace(message_id::text, '-', ''), 1, 16))::bit(64)::bigint as head) b
 $$;
 comment on function :"schema".message_id_time is 'When the message with this id was written.';
+grant execute on function :"schema".message_id_time to :"reader", :"operator", :"auditor";
 
 -- The id of a message that is written at this microsecond since 1970. The first eight bytes are one bigint (milliseconds << 16 |
 -- version << 12 | fraction of the millisecond), the last eight are a random UUID's; a batch makes its own from one.

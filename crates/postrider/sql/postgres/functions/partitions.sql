@@ -70,6 +70,7 @@ begin
 end
 $$;
 comment on function :"schema".make_partitions is 'Makes partitions ahead of time; returns how many pairs are new.';
+grant execute on function :"schema".make_partitions to :"relay", :"operator";
 
 -- The partitions there are, by the ids they hold. Internal.
 create or replace function :"schema".partition_bounds()
@@ -174,6 +175,7 @@ end
 $$;
 comment on function :"schema".prune is
     'Drops history older than the retention, and never anything undelivered. Returns what it removed.';
+grant execute on function :"schema".prune to :"operator";
 
 -- The same at setting.retention, for who may not choose another: the keeper of a relay.
 create or replace function :"schema".prune_at_retention(batch_size integer default 10000)
@@ -183,6 +185,7 @@ create or replace function :"schema".prune_at_retention(batch_size integer defau
 as $$ select * from prune(null, batch_size) $$;
 comment on function :"schema".prune_at_retention is
     'Drops history older than the configured retention, and never anything undelivered. Returns what it removed.';
+grant execute on function :"schema".prune_at_retention to :"relay", :"operator";
 
 -- Attempts in the default partition whose message is gone, older than `keep`, at most `batch_size`; how many went. Attempts
 -- of a message that is still there stay: it may be replayed, and its numbers go on.

@@ -40,3 +40,4 @@ begin
 end
 $$;
 comment on function :"schema".prunable is 'What prune would remove now; changes nothing.';
+grant execute on function :"schema".prunable to :"reader", :"operator";

@@ -139,6 +139,7 @@ end
 $$;
 comment on function :"schema".prune_inbox is
     'Deletes one batch of received events past their retention; their lanes remember the numbers. Returns how many.';
+grant execute on function :"schema".prune_inbox to :"operator";
 
 -- The same at setting.inbox_retention, for who may not choose another: consumers, and the keeper of a relay.
 create or replace function :"schema".prune_inbox_at_retention(batch_size integer default 10000)
@@ -147,3 +148,4 @@ create or replace function :"schema".prune_inbox_at_retention(batch_size integer
 as $$ select prune_inbox(null, batch_size) $$;
 comment on function :"schema".prune_inbox_at_retention is
     'Deletes one batch of received events past the configured retention; their lanes remember the numbers. Returns how many.';
+grant execute on function :"schema".prune_inbox_at_retention to :"receiver", :"relay", :"operator";

@@ -47,3 +47,4 @@ group by l.sink
 $$;
 comment on function :"schema".queues is
     'Each sink that has a delivery: pending, due, leased, expired, parked lanes, when the oldest occurred, and since when the oldest is due.';
+grant execute on function :"schema".queues to :"relay", :"reader", :"operator", :"auditor";

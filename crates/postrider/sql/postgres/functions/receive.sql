@@ -19,3 +19,4 @@ as $$
 $$;
 comment on function :"schema".receive is
     'Notes in this transaction that an event was received: true the first time, false again.';
+grant execute on function :"schema".receive to :"receiver";

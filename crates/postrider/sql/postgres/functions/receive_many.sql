@@ -150,3 +150,4 @@ end
 $$;
 comment on function :"schema".receive_many is
     'Notes in this transaction that events were received, arrays in; says of each whether it came for the first time.';
+grant execute on function :"schema".receive_many to :"receiver";

@@ -26,3 +26,4 @@ begin
 end
 $$;
 comment on function :"schema".release is 'Hands back unsent messages held under this token; returns those it changed.';
+grant execute on function :"schema".release to :"relay";

@@ -28,3 +28,4 @@ end
 $$;
 comment on function :"schema".renew is
     'Extends the lease of messages still held under this token; returns those it changed.';
+grant execute on function :"schema".renew to :"relay";

@@ -15,6 +15,7 @@ end
 $$;
 comment on function :"schema".repair_expired_leases is
     'Returns deliveries whose lease ran out to the queue; returns how many.';
+grant execute on function :"schema".repair_expired_leases to :"relay", :"operator";
 
 -- For an operator, audited: frees leases that have ended. With `live` also leases that live: those taken at
 -- least `older_than_seconds` ago, even if they are still being renewed, and those taken in the future: the clock was ahead or was set back,
@@ -40,6 +41,7 @@ end
 $$;
 comment on function :"schema".unclaim_stuck is
     'Frees leases that have ended; with live also those taken so long ago or in the future. Returns how many.';
+grant execute on function :"schema".unclaim_stuck to :"operator";
 
 -- Internal: clears the leases of deliveries whose rows the caller holds. Index: delivery_pk, by the id alone (see settle).
 create or replace function :"schema".end_leases(sink text, message_ids uuid[])

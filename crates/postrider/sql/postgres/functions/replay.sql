@@ -28,6 +28,7 @@ begin
 end
 $$;
 comment on function :"schema".replay is 'Delivers messages again to a sink; returns how many.';
+grant execute on function :"schema".replay to :"operator";
 
 -- The same in steps, in the order of ids, and at a rate. `at_most`: looks at no more than this many messages; next_id is
 -- where the next call goes on, with after_id, and null when there is no more. `per_second`: they become due one after
@@ -160,3 +161,4 @@ end
 $$;
 comment on function :"schema".replay_batch is
     'Delivers messages again to a sink, in steps and at a rate; returns how many, and where and when to go on.';
+grant execute on function :"schema".replay_batch to :"operator";

@@ -7,6 +7,7 @@ create or replace function :"schema".sign_off(worker_id text)
     set search_path = pg_catalog, :"schema", pg_temp
 as $$ delete from relay r where r.worker_id = sign_off.worker_id $$;
 comment on function :"schema".sign_off is 'A relay stops in good order: nobody need miss it.';
+grant execute on function :"schema".sign_off to :"relay";
 
 -- every_seconds is when the next report is to be expected. sinks: an array of objects, one for each sink the relay
 -- serves, as `relays` shows them. A relay that has been silent for setting.relay_retention is forgotten here.
@@ -33,3 +34,4 @@ begin
 end
 $$;
 comment on function :"schema".report is 'A relay says that it is alive, what it serves, and when it will say so again.';
+grant execute on function :"schema".report to :"relay";

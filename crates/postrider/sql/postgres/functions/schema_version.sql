@@ -5,3 +5,4 @@ create or replace function :"schema".schema_version()
     set search_path = pg_catalog, :"schema", pg_temp
 as $$ select coalesce(max(m.version), 0) from migration m $$;
 comment on function :"schema".schema_version is 'The newest migration applied to this schema.';
+grant execute on function :"schema".schema_version to :"producer", :"receiver", :"relay", :"reader", :"operator", :"auditor";

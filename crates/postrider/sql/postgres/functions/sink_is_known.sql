@@ -31,3 +31,4 @@ begin
 end
 $$;
 comment on function :"schema".sink_is_known is 'Whether a sink of this name has anything to do with the outbox.';
+grant execute on function :"schema".sink_is_known to :"reader", :"operator", :"auditor";

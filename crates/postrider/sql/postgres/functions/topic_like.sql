@@ -9,3 +9,4 @@ as $$
                            '_', chr(92) || '_'), '*', '%')
 $$;
 comment on function :"schema".topic_like is 'Internal: a topic in which * stands for any characters, for LIKE.';
+grant execute on function :"schema".topic_like to :"reader", :"operator", :"auditor";

@@ -20,12 +20,14 @@ begin
 end
 $$;
 comment on function :"schema".sleep is 'A relay says that it sleeps: producers notify until it wakes.';
+grant execute on function :"schema".sleep to :"relay";
 
 create or replace function :"schema".woke(worker_id text)
     returns void language sql security definer
     set search_path = pg_catalog, :"schema", pg_temp
 as $$ delete from sleeper s where s.worker_id = woke.worker_id $$;
 comment on function :"schema".woke is 'A relay says that it is awake: producers need not notify it.';
+grant execute on function :"schema".woke to :"relay";
 
 -- Internal: called by whatever makes something due: enqueue, release, repair, retry_now, redrive, discard, skip,
 -- replay, resume. The channel is `<schema>.due`. A transaction that has notified cannot be prepared (0A000), so a producer

@@ -1,8 +1,8 @@
--- Dead letters. Called by `store/postgres/dead.rs`; `matching` is the first part of the others. Where every dead letter may be
+-- Dead letters. Called by `store/postgres/inspect.rs`; `matching` is the first part of the others. Where every dead letter may be
 -- looked at, the table is read rather than the view, whose join would fetch as many messages.
 
 -- name: matching
--- The dead letters that a filter means, in the words of functions/change_dead.sql: $1 messages, $2 sink, $3 namespace,
+-- The dead letters that a filter means, in the words of functions/dead.sql: $1 messages, $2 sink, $3 namespace,
 -- $4 topic, $5 tenant, $6 lane, $7 reason, $8 error code (empty: those without one), $9 died from, $10 died before; null:
 -- any. The first condition holds for every letter and is that of the indexes by time.
 -- Not materialized: where it is looked at twice, each look reads what it needs.

@@ -68,21 +68,6 @@ left join lateral (
 ) failed on true
 order by asked.place, d.sink
 
--- name: messages
--- A page of messages. A row without a message, the last, says where to look on.
-select message_id, enqueued_at, namespace, topic, lane, sequence_id, sink, state, attempt_no, due_at, look_on
-from :"schema".find_messages(state => $1, namespace => $2, topic => $3, tenant_id => $4, lane => $5, sink => $6,
-                             id_from => $7, id_before => $8, page_size => $9, look_at => $10)
-
--- name: ids
--- Messages whose id ends with these digits. The last row says where to look on.
-select message_id, look_on
-from :"schema".find_ids(id_tail => $1, id_from => $2, id_before => $3, page_size => $4, look_at => $5)
-
--- name: keys
--- The messages that a dedupe key stands for.
-select f from :"schema".find_keys(dedupe_key => $1, namespace => $2, topic => $3, most_topics => $4) f
-
 -- name: lanes
 -- Lanes: those that wait for a person first, then those whose head failed, then the deepest. Caller: Inspect::lanes.
 -- The page is chosen first; the heads' last errors are looked up for the page alone.

@@ -1,4 +1,4 @@
--- Open deliveries, as an operator chooses them. Called by `store/postgres/pending.rs`; `matching` is the first part of the
+-- Open deliveries, as an operator chooses them. Called by `store/postgres/inspect.rs`; `matching` is the first part of the
 -- others.
 
 -- name: matching

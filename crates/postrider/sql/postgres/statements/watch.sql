@@ -1,12 +1,4 @@
--- What relays report and measure, and how they sleep. Called by `store/postgres/watch.rs`.
-
--- name: sleep
--- A relay is about to wait for notifications.
-select :"schema".sleep(worker_id => $1, seconds => $2::text::numeric)
-
--- name: woke
--- It waits no longer.
-select :"schema".woke(worker_id => $1)
+-- What relays report and measure, and how they sleep. Called by `store/postgres/queue.rs`, `listen.rs` and `inspect.rs`.
 
 -- name: notify
 -- A notification to itself, sent through the pool.
@@ -16,23 +8,11 @@ select pg_notify($1, '')
 -- Whether the server takes writes.
 select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only') = 'on'
 
--- name: report
--- A relay says that it is alive.
-select :"schema".report(worker_id => $1, version => $2, every_seconds => $3::text::numeric, sinks => $4)
-
--- name: sign_off
--- A relay stops in good order.
-select :"schema".sign_off(worker_id => $1)
-
 -- name: relays
 -- Relays as they last reported.
 select worker_id, version, started_at, reported_at, every_seconds, silent, sinks::text as sinks
 from :"schema".relays
 order by worker_id
-
--- name: measure
--- Takes a sample, if it is time. False: it is too early, or somebody else did.
-select :"schema".measure()
 
 -- name: samples
 -- What was measured in the last $1 seconds.

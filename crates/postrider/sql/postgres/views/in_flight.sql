@@ -7,3 +7,4 @@ select d.message_id, d.sink, d.claimed_by, left(d.lease_token::text, 8) as lease
 from :"schema".delivery d
 where d.lease_token is not null;
 comment on view :"schema".in_flight is 'Leased deliveries: who holds each, and until when.';
+grant select on :"schema".in_flight to :"relay";

@@ -28,3 +28,4 @@ cross join lateral (
 ) h;
 comment on view :"schema".lanes is
     'Lanes with something to deliver: depth, head with its last error, and what the lane is doing.';
+grant select on :"schema".lanes to :"relay";

@@ -7,3 +7,4 @@ select r.worker_id, r.version, r.started_at, r.reported_at,
        r.sinks
 from :"schema".relay r;
 comment on view :"schema".relays is 'Relays that reported lately: their sinks, and whether they are late with the next report.';
+grant select on :"schema".relays to :"relay";

@@ -25,3 +25,4 @@ full join :"schema".recent_attempts() a on a.sink = s.sink
 where s.sink is not null or a.dispatched + a.retryable + a.failed + a.zombie_requeue > 0;
 comment on view :"schema".status is
     'Each sink: pending, due, leased, dead, the ages of the oldest, and the attempts of the last minutes.';
+grant select on :"schema".status to :"relay";

@@ -5,8 +5,8 @@
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::statement::{Answer, Parameter, int, sql};
-use super::{PostgresStore, watch};
+use super::PostgresStore;
+use super::statement::{Answer, Argument, Parameter, int, sql};
 use crate::error::Error;
 use crate::explain::{self, Explanation, Facts};
 use crate::inspect::{
@@ -51,14 +51,14 @@ async fn named(
         return Ok(Some(Named { ids: vec![id].into_iter().filter(meant).collect(), look_on: None }));
     }
     let answer = store
-        .ask(
-            sql!("list", "ids"),
+        .look_up(
+            "find_ids",
             &[
-                (&tail.digits(), Type::TEXT),
-                (&id_from, Type::UUID),
-                (&id_before, Type::UUID),
-                (&int(MAX_NAMED), Type::INT4),
-                (&int(MAX_IDS_LOOKED_AT), Type::INT4),
+                ("id_tail", &tail.digits(), Type::TEXT),
+                ("id_from", &id_from, Type::UUID),
+                ("id_before", &id_before, Type::UUID),
+                ("page_size", &int(MAX_NAMED), Type::INT4),
+                ("look_at", &int(MAX_IDS_LOOKED_AT), Type::INT4),
             ],
         )
         .await?;
@@ -67,13 +67,13 @@ async fn named(
 }
 
 async fn with_key(store: &PostgresStore, filter: &ListFilter, key: &str) -> Result<Vec<Uuid>, Error> {
-    let which: [Parameter<'_>; 4] = [
-        (&key, Type::TEXT),
-        (&filter.namespace, Type::TEXT),
-        (&filter.one_topic(), Type::TEXT),
-        (&int(MAX_KEY_TOPICS), Type::INT4),
+    let which: [Argument<'_>; 4] = [
+        ("dedupe_key", &key, Type::TEXT),
+        ("namespace", &filter.namespace, Type::TEXT),
+        ("topic", &filter.one_topic(), Type::TEXT),
+        ("most_topics", &int(MAX_KEY_TOPICS), Type::INT4),
     ];
-    store.ask(sql!("list", "keys"), &which).await?.values()
+    store.look_up("find_keys", &which).await?.values()
 }
 
 async fn list_between(
@@ -84,19 +84,19 @@ async fn list_between(
 ) -> Result<Page<MessageSummary>, Error> {
     let limit = limit.clamp(1, MAX_PAGE);
     let answer = store
-        .ask(
-            sql!("list", "messages"),
+        .look_up(
+            "find_messages",
             &[
-                (&filter.state, Type::TEXT),
-                (&filter.namespace, Type::TEXT),
-                (&filter.topic, Type::TEXT),
-                (&filter.tenant_id, Type::TEXT),
-                (&filter.lane, Type::TEXT),
-                (&filter.sink, Type::TEXT),
-                (&id_from, Type::UUID),
-                (&id_before, Type::UUID),
-                (&int(limit), Type::INT4),
-                (&int(MAX_LOOKED_AT), Type::INT4),
+                ("state", &filter.state, Type::TEXT),
+                ("namespace", &filter.namespace, Type::TEXT),
+                ("topic", &filter.topic, Type::TEXT),
+                ("tenant_id", &filter.tenant_id, Type::TEXT),
+                ("lane", &filter.lane, Type::TEXT),
+                ("sink", &filter.sink, Type::TEXT),
+                ("id_from", &id_from, Type::UUID),
+                ("id_before", &id_before, Type::UUID),
+                ("page_size", &int(limit), Type::INT4),
+                ("look_at", &int(MAX_LOOKED_AT), Type::INT4),
             ],
         )
         .await?;
@@ -149,7 +149,7 @@ pub(super) async fn explain(store: &PostgresStore, message_id: Uuid) -> Result<O
         }
         None => Vec::new(),
     };
-    let relays = watch::relays(store).await?;
+    let relays = store.relays().await?;
     let now = store.now().await?;
     Ok(Some(explain::explain(&Facts { now, detail, paused, heads, relays })))
 }

@@ -1,7 +1,8 @@
-//! How the statements of `sql/postgres/statements` are run: each is a transaction of its own and one round trip, typed and
-//! not prepared, so that it works through a pooler in transaction mode. Here the schema's name is filled in. No
-//! statement's text is here, and no rule.
+//! How the store calls the outbox's functions and runs the statements of `sql/postgres/statements`: each is a transaction of its
+//! own and one round trip, typed and not prepared, so that it works through a pooler in transaction mode. Here the schema's
+//! name is filled in. No statement's text is here but that of a call, and no rule.
 
+use std::fmt::Write as _;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ use crate::store::row::{Column, FromRow, Row as _};
 
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// The text of a statement: `sql!("claim", "has_due")` is the section `has_due` of `sql/postgres/statements/claim.sql`.
+/// An argument of a function of the outbox: its name there, and what is bound to it.
+pub(crate) type Argument<'a> = (&'static str, &'a (dyn ToSql + Sync), Type);
+
+/// The text of a statement: `sql!("list", "status")` is the section `status` of `sql/postgres/statements/list.sql`.
 macro_rules! sql {
     ($file:literal, $name:literal) => {
         $crate::statement::named!("postgres", $file, $name)
@@ -79,13 +83,28 @@ impl Answer {
         self.first().map(|row| row.at(0)).transpose()
     }
 
-    /// For a statement that returns one `integer`.
+    /// How many, for a statement that returns one number; 1 or 0, for one that returns whether it changed something.
     pub(crate) fn count(&self) -> Result<u64, Error> {
-        Ok(self.value::<i32>()?.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+        Ok(self.value()?.unwrap_or(0))
     }
 }
 
 impl PostgresStore {
+    /// A call of a function, which the server ends when it takes too long.
+    pub(crate) async fn call(&self, function: &str, arguments: &[Argument<'_>]) -> Result<Answer, Error> {
+        self.query(&call(function, arguments), &values(arguments)).await
+    }
+
+    /// A call of a function that may take as long as it takes: an action or the house-keeping.
+    pub(crate) async fn call_unlimited(&self, function: &str, arguments: &[Argument<'_>]) -> Result<Answer, Error> {
+        self.change(&call(function, arguments), &values(arguments)).await
+    }
+
+    /// A call of a function that only reads, which the server ends when it takes too long.
+    pub(crate) async fn look_up(&self, function: &str, arguments: &[Argument<'_>]) -> Result<Answer, Error> {
+        self.ask(&call(function, arguments), &values(arguments)).await
+    }
+
     /// A statement that is a transaction of its own, and that the server ends when it takes too long.
     pub(crate) async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Answer, Error> {
         self.transact_and(BEGIN, sql, parameters, Ok).await
@@ -126,6 +145,26 @@ impl PostgresStore {
         let answer = begun.and(rows).and_then(|rows| committed.map(|()| Answer(rows)));
         call.end(answer.map_err(Error::from).and_then(read))
     }
+}
+
+/// Every argument by its name. A number of seconds is bound as text, so that no float is in between.
+fn call(function: &str, arguments: &[Argument<'_>]) -> String {
+    let mut sql = format!("select * from :\"schema\".{function}(");
+    for (n, (name, _, bound)) in arguments.iter().enumerate() {
+        let cast = match *bound {
+            Type::TEXT if name.ends_with("seconds") => "::text::numeric",
+            Type::TEXT_ARRAY if name.ends_with("seconds") => "::text[]::numeric[]",
+            _ => "",
+        };
+        let comma = if n == 0 { "" } else { ", " };
+        write!(sql, "{comma}{name} => ${}{cast}", n + 1).ok();
+    }
+    sql.push(')');
+    sql
+}
+
+pub(super) fn values<'a>(arguments: &[Argument<'a>]) -> Vec<Parameter<'a>> {
+    arguments.iter().map(|(_, value, bound)| (*value, bound.clone())).collect()
 }
 
 /// Counts in the SQL functions are `integer`; what does not fit is out of their documented range and refused there.

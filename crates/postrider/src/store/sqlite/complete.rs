@@ -2,24 +2,24 @@
 //! attempts becomes a dead letter. An outcome is fenced: only a row that still holds the token, and whose lease has not
 //! ended by SQLite's clock, is changed. Called by the store, and inside the transactions of claim and repair.
 
+use std::time::Duration;
+
 use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
-use super::session::Session;
-use super::statement::{execute, first, micros, sql, value};
+use super::statement::{all, execute, first, micros, sql, value};
 use crate::error::Error;
 use crate::lifecycle::{AttemptState, Completed, Completion, Outcome};
 use crate::statement::without_nul;
 
 pub(super) fn complete(
-    session: &mut Session,
+    tx: &Transaction<'_>,
     worker_id: &str,
     completions: &[Completion],
+    now: i64,
 ) -> Result<Vec<Completed>, Error> {
-    session.write(|tx, now| {
-        let completed = completions.iter().map(|completion| complete_one(tx, worker_id, completion, now));
-        completed.filter_map(Result::transpose).collect()
-    })
+    let completed = completions.iter().map(|completion| complete_one(tx, worker_id, completion, now));
+    completed.filter_map(Result::transpose).collect()
 }
 
 /// `None`: the lease is lost.
@@ -152,4 +152,28 @@ fn bury(tx: &Transaction<'_>, message_id: Uuid, sink: &str, reason: &str, now: i
     let parks = value::<bool>(tx, sql!("complete", "bury"), &letter)?;
     let what = if parks == Some(true) { sql!("complete", "park") } else { sql!("complete", "end") };
     execute(tx, what, &delivery).map(drop)
+}
+
+/// A negative limit is none.
+const NO_LIMIT: i64 = -1;
+
+/// Ends leases that ended at least `older_than` ago, and with `live` those taken that long ago; how many.
+pub(super) fn end_stale(
+    tx: &Transaction<'_>,
+    now: i64,
+    batch_size: Option<u32>,
+    (older_than, live): (Duration, bool),
+) -> Result<u64, Error> {
+    let until = now.saturating_sub(micros(older_than));
+    let batch_size = batch_size.map_or(NO_LIMIT, i64::from);
+    let which: [(&str, &dyn ToSql); 4] =
+        [(":now", &now), (":until", &until), (":live", &live), (":batch_size", &batch_size)];
+    let stale: Vec<(Uuid, String)> = all(tx, sql!("lease", "stale"), &which)?;
+    let mut ended = 0;
+    for (id, sink) in stale {
+        let settled = settle(tx, id, &sink, None, now)?;
+        execute(tx, sql!("lease", "end"), &[(":message_id", &id), (":sink", &sink)])?;
+        ended += u64::from(settled.closed);
+    }
+    Ok(ended)
 }

@@ -5,7 +5,6 @@ use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
 use super::statement::{all, first, sql, value, values};
-use super::watch;
 use crate::error::{Cause, Error};
 use crate::explain::{self, Explanation, Facts};
 use crate::inspect::{
@@ -224,6 +223,6 @@ pub(super) fn explain(tx: &Transaction<'_>, now: i64, message_id: Uuid) -> Resul
         let which: [(&str, &dyn ToSql); 2] = [(":sink", &delivery.sink), (":lane", &detail.lane)];
         heads.extend(first(tx, sql!("list", "lane_head"), &which)?);
     }
-    let relays = watch::relays(tx)?;
+    let relays = all(tx, sql!("watch", "relays"), &[])?;
     Ok(Some(explain::explain(&Facts { now: time(now), detail, paused, heads, relays })))
 }

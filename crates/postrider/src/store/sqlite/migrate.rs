@@ -6,16 +6,13 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::statement;
 use crate::error::{Cause, Error};
-use crate::migration::{Migration, files, hash, migrations};
+use crate::migration::{self, Migration, SQLITE_MIGRATIONS, SQLITE_VIEWS, hash};
 
 const BOOTSTRAP: &str = include_str!("../../../sql/sqlite/bootstrap.sql");
 
-const MIGRATIONS: &[Migration] = migrations!("sqlite");
-
-/// In the order they are made.
-const VIEWS: &[(&str, &str)] = files!("sqlite/views/", "outbox_":
-    clock enqueue sinks status messages deliveries attempts in_flight dead_letters lanes audit_log relays samples
-);
+fn migrations() -> impl DoubleEndedIterator<Item = Migration> {
+    migration::migrations(SQLITE_MIGRATIONS)
+}
 
 /// Makes or updates the outbox's tables in this connection's main database, beside the application's own. Refuses a file
 /// that a newer build has made, and one whose applied migrations are not this build's.
@@ -31,12 +28,14 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
     if !is_current(&tx, &file)? {
         tx.execute_batch(BOOTSTRAP)?;
         let applied = applied(&tx)?;
-        for migration in MIGRATIONS.iter().filter(|one| applied.iter().all(|(version, ..)| *version != one.version)) {
+        let new: Vec<Migration> =
+            migrations().filter(|one| applied.iter().all(|(version, ..)| *version != one.version)).collect();
+        for migration in &new {
             tx.execute_batch(migration.sql)?;
         }
         replace_views(&tx)?;
         let now = statement::now(&tx)?;
-        for migration in MIGRATIONS.iter().filter(|one| applied.iter().all(|(version, ..)| *version != one.version)) {
+        for migration in &new {
             tx.execute(
                 "insert into outbox_migration (version, name, checksum, applied_at) values (?1, ?2, ?3, ?4)",
                 params![migration.version, migration.name, hash([migration.sql]), now],
@@ -50,18 +49,18 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
 /// Whether there is nothing to do; an error if this build must not touch the file.
 fn is_current(tx: &Transaction<'_>, file: &str) -> Result<bool, Error> {
     let applied = applied(tx)?;
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let known = migrations().next_back().map_or(0, |migration| migration.version);
     let found = applied.iter().map(|(version, ..)| *version).max().unwrap_or(0);
     if found > known {
         return Err(Error::from(Cause::SchemaTooNew { schema: file.to_owned(), found, known }));
     }
     for (version, name, checksum) in &applied {
-        let ours = MIGRATIONS.iter().find(|migration| migration.version == *version);
+        let ours = migrations().find(|migration| migration.version == *version);
         if ours.is_none_or(|migration| hash([migration.sql]) != *checksum) {
             return Err(Error::from(Cause::MigrationChanged { version: *version, name: name.clone() }));
         }
     }
-    if applied.len() < MIGRATIONS.len() {
+    if applied.len() < SQLITE_MIGRATIONS.len() {
         return Ok(false);
     }
     let views: Option<String> = tx.query_row("select views_hash from outbox_setting", [], |row| row.get(0))?;
@@ -79,11 +78,11 @@ fn applied(tx: &Transaction<'_>) -> Result<Vec<(i32, String, String)>, Error> {
 }
 
 fn replace_views(tx: &Transaction<'_>) -> Result<(), Error> {
-    for (name, _) in VIEWS {
+    for (name, _) in SQLITE_VIEWS {
         // The triggers of a view go with it.
-        tx.execute_batch(&format!("drop view if exists {name}"))?;
+        tx.execute_batch(&format!("drop view if exists outbox_{name}"))?;
     }
-    for (_, sql) in VIEWS {
+    for (_, sql) in SQLITE_VIEWS {
         tx.execute_batch(sql)?;
     }
     tx.execute("update outbox_setting set views_hash = ?1", [views_hash()])?;
@@ -91,5 +90,5 @@ fn replace_views(tx: &Transaction<'_>) -> Result<(), Error> {
 }
 
 fn views_hash() -> String {
-    hash(VIEWS.iter().map(|(_, sql)| *sql))
+    hash(SQLITE_VIEWS.iter().map(|(_, sql)| *sql))
 }

@@ -1,49 +1,57 @@
 //! Carries out an operator's action in SQLite and writes it down, in one transaction: both commit or neither does. Called by
-//! the store. What is done to deliveries is in `dead.rs`, `pending.rs`, `routes.rs`, `lease.rs` and `prune.rs`; replays, sinks
+//! the store. What is done to deliveries is in `dead.rs`, `pending.rs`, `routes.rs`, `complete.rs` and `prune.rs`; replays, sinks
 //! and the routes themselves are here.
 
+use async_trait::async_trait;
 use rusqlite::{ToSql, Transaction};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::session::Session;
 use super::statement::{all, digits, execute, micros_of, sql, value};
-use super::{dead, input, lease, pending, prune, routes};
+use super::{SqliteStore, complete, dead, input, pending, prune, routes};
 use crate::enqueue::{self, Enqueued};
 use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, ActionName, Done, MAX_PER_ACTION, Replay, check};
 use crate::store::row::{FromRow, Row, records, time};
-use crate::store::{OnDead, Pruned, Route};
+use crate::store::{OnDead, Operate, Pruned, Route};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// Who acts when nobody is named: SQLite has no logins.
 const UNNAMED: &str = "local";
 
-pub(super) fn operate(session: &mut Session, actor: &str, action: &Action) -> Result<Done, Error> {
-    action.check(actor)?;
-    let detail = action.detail()?;
-    check_input(action)?;
-    session.write(|tx, now| {
-        let done = change(tx, actor, action, now)?;
-        let affected = i64::try_from(done.affected).unwrap_or(i64::MAX);
-        write_audit(tx, now, (actor, action.name(), &detail), affected)?;
-        Ok(done)
-    })
-}
+#[async_trait]
+impl Operate for SqliteStore {
+    async fn operate(&self, actor: &str, action: &Action) -> Result<Done, Error> {
+        action.check(actor)?;
+        let detail = action.detail()?;
+        check_input(action)?;
+        let (actor, action) = (actor.to_owned(), action.clone());
+        self.write(move |tx, now| {
+            let done = change(tx, &actor, &action, now)?;
+            let affected = i64::try_from(done.affected).unwrap_or(i64::MAX);
+            write_audit(tx, now, (&actor, action.name(), &detail), affected)?;
+            Ok(done)
+        })
+        .await
+    }
 
-pub(super) fn enqueue(session: &mut Session, actor: &str, message: &Message) -> Result<Enqueued, Error> {
-    check::enqueue(actor, message)?;
-    let mut detail = check::enqueue_detail(message);
-    session.write(|tx, now| {
-        let enqueued = enqueue::rusqlite::enqueue(tx, message)?;
-        detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
-        let detail = Value::Object(detail).to_string();
-        write_audit(tx, now, (actor, ActionName::Enqueue, &detail), enqueued.created.into())?;
-        Ok(enqueued)
-    })
+    async fn enqueue_as(&self, actor: &str, message: &Message) -> Result<Enqueued, Error> {
+        check::enqueue(actor, message)?;
+        let mut detail = check::enqueue_detail(message);
+        let (actor, message) = (actor.to_owned(), message.clone());
+        self.write(move |tx, now| {
+            let enqueued = enqueue::rusqlite::enqueue(tx, &message)?;
+            detail.insert("message_id".to_owned(), enqueued.message_id.to_string().into());
+            let detail = Value::Object(detail).to_string();
+            write_audit(tx, now, (&actor, ActionName::Enqueue, &detail), enqueued.created.into())?;
+            Ok(enqueued)
+        })
+        .await
+    }
 }
 
 /// What the house-keeping pruned, batch by batch: one entry after the last of them.
@@ -97,7 +105,7 @@ fn change(tx: &Transaction<'_>, actor: &str, action: &Action, now: i64) -> Resul
         Action::Pause { sink } => configure_sink(tx, sink, Some(true), None)?.into(),
         Action::Resume { sink } => configure_sink(tx, sink, Some(false), None)?.into(),
         Action::SetOnDead { sink, on_dead } => configure_sink(tx, sink, None, Some(*on_dead))?.into(),
-        Action::UnclaimStuck { older_than, live } => lease::end_stale(tx, now, None, (*older_than, *live))?,
+        Action::UnclaimStuck { older_than, live } => complete::end_stale(tx, now, None, (*older_than, *live))?,
         Action::Prune { older_than } => {
             let batch_size = MAX_PER_ACTION as usize;
             let (messages, _) = prune::prune_messages(tx, now, *older_than, Uuid::nil(), batch_size)?;

@@ -12,11 +12,9 @@ use crate::testing::MovableClock;
 #[async_trait]
 impl MovableClock for SqliteStore {
     async fn advance(&self, by: Duration) -> Result<(), Error> {
-        self.write(move |session| {
-            session.write(|tx, _| {
-                tx.execute_batch(sql!("testing", "movable_clock"))?;
-                execute(tx, sql!("testing", "advance"), &[(":by_us", &micros(by))]).map(drop)
-            })
+        self.write(move |tx, _| {
+            tx.execute_batch(sql!("testing", "movable_clock"))?;
+            execute(tx, sql!("testing", "advance"), &[(":by_us", &micros(by))]).map(drop)
         })
         .await
     }

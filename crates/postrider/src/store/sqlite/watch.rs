@@ -1,42 +1,19 @@
-//! What relays report and measure in SQLite. Called by the store's traits, one function for each method.
-//!
-//! A sample is read without the write lock, for it reads the whole queue, and written in a moment if nobody else has
+//! What relays measure in SQLite. Called by the store. A sample is read without the write lock, for it reads the whole queue, and written in a moment if nobody else has
 //! measured meanwhile. It ends `sample_lag_seconds` ago: an attempt has its time a moment before its transaction commits,
 //! and must not fall between two samples. The same moment is what a caller may be early by.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rusqlite::{ToSql, Transaction};
 
 use super::SqliteStore;
-use super::session::Session;
-use super::statement::{all, execute, first, micros, micros_of, sql, value};
+use super::statement::{all, execute, first, micros_of, sql, value};
 use crate::error::Error;
-use crate::inspect::{AttemptCounts, FutureTimes, LONGEST_LEASE, RelayRecord, RelayReport, Sample};
+use crate::inspect::{AttemptCounts, Sample};
 use crate::store::row::{FromRow, Row, records};
 
 /// Samples past their retention that go with one measurement, at most.
 const PRUNE_BATCH: u32 = 1_000;
-
-pub(super) fn report(session: &mut Session, report: &RelayReport) -> Result<(), Error> {
-    // Names, numbers and durations: nothing in it can fail to be JSON.
-    let sinks = serde_json::to_string(&report.sinks).unwrap_or_else(|_| "[]".to_owned());
-    session.write(|tx, now| {
-        execute(tx, sql!("watch", "forget_relays"), &[(":now", &now), (":worker_id", &report.worker_id)])?;
-        let said: [(&str, &dyn ToSql); 5] = [
-            (":worker_id", &report.worker_id),
-            (":now", &now),
-            (":every_us", &micros(report.every)),
-            (":version", &report.version),
-            (":sinks", &sinks),
-        ];
-        execute(tx, sql!("watch", "report"), &said).map(drop)
-    })
-}
-
-pub(super) fn sign_off(session: &mut Session, worker_id: &str) -> Result<(), Error> {
-    session.write(|tx, _| execute(tx, sql!("watch", "sign_off"), &[(":worker_id", &worker_id)]).map(drop))
-}
 
 /// What was read, to be written if `last_at` is still the last.
 struct Measurement {
@@ -66,9 +43,9 @@ records! {
 }
 
 pub(super) async fn measure(store: &SqliteStore) -> Result<bool, Error> {
-    let read = store.reader.run(|session| session.read(take)).await?;
+    let read = store.read(take).await?;
     let Some(measurement) = read else { return Ok(false) };
-    store.write(move |session| session.write(|tx, now| write_down(tx, &measurement, now))).await
+    store.write(move |tx, now| write_down(tx, &measurement, now)).await
 }
 
 /// `None`: it is too early.
@@ -121,18 +98,4 @@ fn write_down(tx: &Transaction<'_>, measurement: &Measurement, now: i64) -> Resu
         &[(":at", &measurement.at), (":now", &now), (":batch_size", &PRUNE_BATCH)],
     )?;
     Ok(true)
-}
-
-pub(super) fn samples(tx: &Transaction<'_>, now: i64, within: Duration) -> Result<Vec<Sample>, Error> {
-    all(tx, sql!("watch", "samples"), &[(":since", &now.saturating_sub(micros(within)))])
-}
-
-pub(super) fn relays(tx: &Transaction<'_>) -> Result<Vec<RelayRecord>, Error> {
-    all(tx, sql!("watch", "relays"), &[])
-}
-
-pub(super) fn future_times(tx: &Transaction<'_>, tolerance: Duration, now: i64) -> Result<FutureTimes, Error> {
-    let latest = now.saturating_add(micros(tolerance));
-    let limits: [(&str, &dyn ToSql); 2] = [(":latest", &latest), (":longest_us", &micros(LONGEST_LEASE))];
-    Ok(first(tx, sql!("watch", "future_times"), &limits)?.unwrap_or_default())
 }

@@ -1,3 +1,41 @@
+-- What an operator does with pending deliveries that are described: takes them back, or makes them due. Each is audited.
+
+-- Takes pending deliveries back: they are never handed out, and their lanes go on without them. At most `at_most` of them,
+-- those that are due next first: whoever wants all calls again until it returns 0. What is not given does not matter;
+-- nothing given means every pending delivery. What is leased is left alone, and counted; dead lane heads that park their
+-- lane are left alone: discard those.
+-- Caller: an operator, for what was enqueued or replayed by mistake; audited. Transition: pending -> gone, with an attempt
+--   CANCELLED under the next number that says who and when. The message stays as history.
+-- Locks: see change_pending: a claim under way has what it has locked, and is passed by. A lane needs no further lock: each
+--   row knows itself how far a lease may reach behind it (lane_tail), and whoever claims looks at the lowest that is left.
+-- Zero: nothing of the kind is pending, or a claim is just taking it.
+create or replace function :"schema".cancel(
+    message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
+    tenant_id text default null, lane text default null, at_most integer default 1000, actor text default null
+)
+    returns integer language sql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$ select change_pending('cancel', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor) $$;
+comment on function :"schema".cancel is 'Takes pending deliveries back for good, not those that a worker holds.';
+grant execute on function :"schema".cancel to :"operator";
+
+-- Makes pending deliveries whose time has not come due at once, those that are due next first, at most `at_most` of them:
+-- whoever wants all calls again until it returns 0. What is not given does not matter; nothing given means every one. What
+-- is leased and dead lane heads that park their lane are left alone.
+-- Caller: an operator, when a destination is back early or the database's clock was wrong; audited. Transition:
+--   pending -> pending, due now. A lane keeps its order: it goes by its lowest number, whatever is due behind that.
+-- Locks: see change_pending. Zero: nothing waits for its time.
+create or replace function :"schema".retry_now(
+    message_ids uuid[] default null, sink text default null, namespace text default null, topic text default null,
+    tenant_id text default null, lane text default null, at_most integer default 1000, actor text default null
+)
+    returns integer language sql security definer
+    set search_path = pg_catalog, :"schema", pg_temp
+as $$ select change_pending('retry_now', message_ids, sink, namespace, topic, tenant_id, lane, at_most, actor) $$;
+comment on function :"schema".retry_now is
+    'Makes pending deliveries that wait for their time due at once; returns how many.';
+grant execute on function :"schema".retry_now to :"operator";
+
 -- Cancels pending deliveries or makes them due, those that are due next first. Internal: what cancel and retry_now do;
 -- `action` is one of the two. What is null does not matter; all null means every pending delivery. What is leased is left
 -- alone, and so is a dead lane head that parks its lane: that one belongs to its dead letter.
