@@ -40,7 +40,7 @@ pub(crate) fn base64_option<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: 
     }
 }
 
-/// A time that a filter is given. It is skipped if it is `None`, and refused if it cannot be written.
+/// A time that a filter is given, or null. It is refused if it cannot be written.
 pub(crate) mod given_time {
     use std::time::SystemTime;
 
@@ -49,7 +49,7 @@ pub(crate) mod given_time {
 
     #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
     pub(crate) fn serialize<S: Serializer>(given: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
-        let given = given.ok_or_else(|| S::Error::custom("no time is given"))?;
+        let Some(given) = *given else { return serializer.serialize_none() };
         let time = jiff::Timestamp::try_from(given).map_err(|_| S::Error::custom("a time is out of range"))?;
         serializer.collect_str(&format_args!("{time:.6}"))
     }

@@ -22,7 +22,7 @@ pub use crate::store::{Operate, Pruned};
 /// Dead letters, deliveries or messages that one action changes, at most: whoever wants more asks again.
 pub const MAX_PER_ACTION: u32 = 10_000;
 
-/// What an operator wants done. Serialised without what is not given, it is the detail of the audit's entry.
+/// What an operator wants done. Without what is null, its JSON is the detail of the audit's entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -101,7 +101,7 @@ pub enum Action {
     /// [`MAX_PER_ACTION`] messages and as many dedupe keys go at once.
     Prune {
         /// Older than this.
-        #[serde(rename = "older_than_seconds", skip_serializing_if = "Option::is_none", with = "json::seconds_option")]
+        #[serde(rename = "older_than_seconds", with = "json::seconds_option")]
         older_than: Option<Duration>,
     },
     /// New messages go to a sink.
@@ -133,37 +133,32 @@ pub struct Replay {
     /// To this sink.
     pub sink: String,
     /// These messages; then without a span of time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 10_000))]
     pub message_ids: Option<Vec<Uuid>>,
     /// Enqueued at this time or later.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[serde(default, with = "json::given_time")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub from: Option<SystemTime>,
     /// Enqueued before this time.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[serde(default, with = "json::given_time")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub to: Option<SystemTime>,
     /// Only of this namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Only of this topic; `*` stands for any characters, as in a route.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Also what was never delivered to the sink: because no route sent it there, or because somebody gave it up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub include_never_delivered: bool,
     /// At most this many a second: they become due one after the other. In a lane, what was enqueued meanwhile waits for
     /// them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000))]
     pub per_second: Option<NonZeroU32>,
     /// The first is due then, or now if that is over: [`Done::paced_until`] of the action before this one.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[serde(default, with = "json::given_time")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>))]
     pub paced_from: Option<SystemTime>,
     /// Only after this message: [`Done::next`] of the action before this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Uuid>,
     /// At most this many messages are looked at.
     #[serde(default)]

@@ -17,37 +17,29 @@ use crate::json;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadFilter {
     /// These messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 10_000), param(ignore))]
     pub message_ids: Option<Vec<Uuid>>,
     /// Of this sink.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
     /// Of this namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Of this topic; `*` stands for any characters, as in a route.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Of this tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
     /// In this lane.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// For this reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(inline))]
     pub reason: Option<DeadReason>,
     /// With this code; an empty one means those without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     /// Dead since this time or later.
-    #[serde(skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[serde(with = "json::given_time")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>), param(value_type = Option<String>, format = DateTime))]
     pub died_from: Option<SystemTime>,
     /// Dead before this time.
-    #[serde(skip_serializing_if = "Option::is_none", with = "json::given_time")]
+    #[serde(with = "json::given_time")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<json::Time>), param(value_type = Option<String>, format = DateTime))]
     pub died_to: Option<SystemTime>,
 }
@@ -58,23 +50,17 @@ pub struct DeadFilter {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeliveryFilter {
     /// Of these messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 10_000))]
     pub message_ids: Option<Vec<Uuid>>,
     /// Of this sink.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
     /// Of this namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Of this topic; `*` stands for any characters, as in a route.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Of this tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
     /// In this lane.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
 }
 

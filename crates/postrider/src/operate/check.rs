@@ -40,6 +40,7 @@ impl Action {
         match serde_json::to_value(self) {
             Ok(Value::Object(mut detail)) => {
                 detail.remove("action");
+                detail.retain(|_, given| !given.is_null());
                 Ok(Value::Object(detail).to_string())
             }
             Ok(other) => refuse(format!("the action cannot be written down: {other}")),
