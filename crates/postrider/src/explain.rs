@@ -11,7 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use self::case::{Facts, LaneHead, explain};
+pub(crate) use self::case::{Facts, explain};
 use crate::words::words;
 
 /// Why a message is where it is.

@@ -41,6 +41,7 @@ use crate::json;
 use crate::json::Time;
 pub use crate::json::rfc3339;
 use crate::operate::{ActionName, Replay};
+use crate::record::records;
 use crate::store::{Pruned, Route};
 pub use crate::words::UnknownWord;
 
@@ -155,6 +156,8 @@ pub struct AuditRecord {
     /// How many deliveries it changed.
     pub affected: i64,
 }
+
+records! { AuditRecord(row) { id, at, actor, db_user, action, detail, affected } }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 /// The lowest id of a message that was enqueued in this millisecond, or later.

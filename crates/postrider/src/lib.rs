@@ -23,6 +23,7 @@ pub mod migrate;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod migration;
 pub mod operate;
+mod record;
 mod schema;
 mod statement;
 mod store;

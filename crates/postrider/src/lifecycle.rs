@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::record::{records, setters};
 use crate::words::words;
 
 /// Proof of a lease. Every later write carries it; a token that is no longer the row's changes nothing.
@@ -37,20 +38,6 @@ words! {
         /// An operator cancelled the delivery.
         Cancelled = "CANCELLED",
     }
-}
-
-/// A method for each field that sets it. The structs are `non_exhaustive`: a field that comes later breaks nobody.
-macro_rules! setters {
-    ($record:ident: $($field:ident: $type:ty),* $(,)?) => {
-        impl $record {$(
-            #[doc = concat!("Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
-            #[must_use]
-            pub fn $field(mut self, $field: $type) -> Self {
-                self.$field = $field;
-                self
-            }
-        )*}
-    };
 }
 
 /// What to claim.
@@ -352,6 +339,17 @@ pub struct Completed {
     pub attempt_no: i32,
     /// Whether the delivery is now dead.
     pub dead: bool,
+}
+
+records! {
+    Claimed(row) {
+        message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority,
+        headers: crate::store::row::headers(row)?, content: crate::store::row::content(row)?,
+        content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases,
+        lease_token: LeaseToken(row.read("lease_token")?), claimed_at, lease_expires_at,
+    }
+    ClaimedContent(row) { headers: crate::store::row::headers(row)?, content: crate::store::row::content(row)? }
+    Completed(row) { message_id, sink, attempt_no, dead }
 }
 
 impl Completed {

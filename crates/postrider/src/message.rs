@@ -1,5 +1,6 @@
 //! What a producer says: a topic, a payload, and how it is to travel. Built here, checked here, before the database is
-//! asked; written by `enqueue.rs` in the caller's transaction. It knows no driver and no SQL.
+//! asked; written by `enqueue.rs` in the caller's transaction. A new column of a message is a field, a method and a line of
+//! `COLUMNS` here. It knows no driver and no SQL but the columns' names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -7,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::enqueue::columns::{Column, Field, Kind, column, text};
 use crate::error::InvalidMessage;
+use crate::record::texts;
 
 /// Limits of a message. The database checks the same ones.
 pub mod limit {
@@ -56,6 +59,52 @@ pub(crate) enum Due {
     At(SystemTime),
 }
 
+/// The columns of a message, declared once: every adapter binds this list, in its order.
+pub(crate) const COLUMNS: [Column; 13] = [
+    column("topic", Kind::Text, |message| text(Some(&message.topic))),
+    column("payload", Kind::Json, |message| match &message.content {
+        Body::Json(json) => text(Some(json)),
+        Body::Bytes(_) => None,
+    }),
+    column("namespace", Kind::Text, |message| text(message.namespace.as_deref())),
+    column("tenant_id", Kind::Text, |message| text(message.tenant_id.as_deref())),
+    column("lane", Kind::Text, |message| text(message.lane.as_deref())),
+    column("dedupe_key", Kind::Text, |message| text(message.dedupe_key.as_deref())),
+    column("priority", Kind::Integer, |message| (message.priority != 0).then_some(Field::Integer(message.priority))),
+    column("headers", Kind::Json, |message| {
+        let json = || serde_json::json!(message.headers).to_string();
+        (!message.headers.is_empty()).then(|| Field::Text(json().into()))
+    }),
+    column("due_at", Kind::Time, |message| match message.due {
+        Due::At(time) => Some(Field::Time(time)),
+        Due::Now | Due::After(_) => None,
+    }),
+    column("occurred_at", Kind::Time, |message| message.occurred_at.map(Field::Time)),
+    column("body", Kind::Bytes, |message| match &message.content {
+        Body::Bytes(bytes) => Some(Field::Bytes(bytes)),
+        Body::Json(_) => None,
+    }),
+    column("content_type", Kind::Text, |message| text(message.content_type.as_deref())),
+    column("delay", Kind::Span, |message| match message.due {
+        Due::After(delay) => Some(Field::Span(delay)),
+        Due::Now | Due::At(_) => None,
+    }),
+];
+
+texts! { Message:
+    /// The namespace; `default` if not set.
+    namespace => namespace,
+    /// The tenant the message belongs to: 1 to 255 bytes, compared byte by byte. With a dedupe key, the key must begin with
+    /// the tenant id and "/".
+    tenant => tenant_id,
+    /// The lane: messages of one lane are delivered strictly in the order they were enqueued.
+    lane => lane,
+    /// A second message of the same namespace, topic and key is not written; the first one's id is returned.
+    dedupe_key => dedupe_key,
+    /// The content type of the payload or body.
+    content_type => content_type,
+}
+
 impl Message {
     /// A message whose payload is any serializable value.
     pub fn json<T: Serialize + ?Sized>(topic: impl Into<String>, payload: &T) -> Result<Self, InvalidMessage> {
@@ -84,35 +133,6 @@ impl Message {
             occurred_at: None,
             content_type,
         }
-    }
-
-    /// The namespace; `default` if not set.
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// The tenant the message belongs to: 1 to 255 bytes, compared byte by byte. With a dedupe key, the key must begin with
-    /// the tenant id and "/".
-    #[must_use]
-    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
-        self.tenant_id = Some(tenant_id.into());
-        self
-    }
-
-    /// The lane: messages of one lane are delivered strictly in the order they were enqueued.
-    #[must_use]
-    pub fn lane(mut self, lane: impl Into<String>) -> Self {
-        self.lane = Some(lane.into());
-        self
-    }
-
-    /// A second message of the same namespace, topic and key is not written; the first one's id is returned.
-    #[must_use]
-    pub fn dedupe_key(mut self, dedupe_key: impl Into<String>) -> Self {
-        self.dedupe_key = Some(dedupe_key.into());
-        self
     }
 
     /// Higher goes first among messages without a lane; 0 if not set.
@@ -147,13 +167,6 @@ impl Message {
     #[must_use]
     pub fn occurred_at(mut self, occurred_at: SystemTime) -> Self {
         self.occurred_at = Some(occurred_at);
-        self
-    }
-
-    /// The content type of the payload or body.
-    #[must_use]
-    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
-        self.content_type = Some(content_type.into());
         self
     }
 
@@ -268,95 +281,4 @@ fn has_escaped_nul(json: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn message() -> Message {
-        Message::json("order.placed", &json!({"id": 1})).unwrap()
-    }
-
-    #[test]
-    fn every_limit_has_a_typed_error() {
-        let long = "x".repeat(256);
-        let cases: Vec<(Message, InvalidMessage)> = vec![
-            (Message::json("", &1).unwrap(), InvalidMessage::Empty { field: "topic" }),
-            (Message::json(&*long, &1).unwrap(), InvalidMessage::TooLong { field: "topic", bytes: 256, max: 255 }),
-            (Message::json("a\0b", &1).unwrap(), InvalidMessage::Nul { field: "topic" }),
-            (message().namespace(""), InvalidMessage::Empty { field: "namespace" }),
-            (message().tenant(""), InvalidMessage::Empty { field: "tenant_id" }),
-            (message().tenant(&*long), InvalidMessage::TooLong { field: "tenant_id", bytes: 256, max: 255 }),
-            (message().tenant("a\0"), InvalidMessage::Nul { field: "tenant_id" }),
-            (message().lane(""), InvalidMessage::Empty { field: "lane" }),
-            (message().lane("\0"), InvalidMessage::Nul { field: "lane" }),
-            (
-                message().dedupe_key("k".repeat(513)),
-                InvalidMessage::TooLong { field: "dedupe_key", bytes: 513, max: 512 },
-            ),
-            (message().priority(101), InvalidMessage::Priority { priority: 101, min: -100, max: 100 }),
-            (message().header("", "x"), InvalidMessage::Empty { field: "header name" }),
-            (message().header("h", "\0"), InvalidMessage::Nul { field: "header" }),
-            (message().delay(Duration::MAX), InvalidMessage::TimeOutOfRange { field: "delay" }),
-            (
-                message().due_at(SystemTime::UNIX_EPOCH + UNTIL_YEAR_10000),
-                InvalidMessage::TimeOutOfRange { field: "due_at" },
-            ),
-            (
-                message().occurred_at(SystemTime::UNIX_EPOCH - SINCE_YEAR_1 - Duration::from_nanos(1)),
-                InvalidMessage::TimeOutOfRange { field: "occurred_at" },
-            ),
-            (Message::json("t", "\0").unwrap(), InvalidMessage::Nul { field: "payload" }),
-            (
-                Message::bytes("t", vec![0; limit::CONTENT_BYTES + 1], "x/y"),
-                InvalidMessage::ContentTooLarge { bytes: limit::CONTENT_BYTES + 1, max: limit::CONTENT_BYTES },
-            ),
-            (
-                message().tenant("acme").dedupe_key("other/1"),
-                InvalidMessage::ForeignDedupeKey { key: "other/1".to_owned(), tenant_id: "acme".to_owned() },
-            ),
-        ];
-        for (message, error) in cases {
-            assert_eq!(message.check(), Err(error));
-        }
-        let headers = (0..1000).fold(message(), |message, n| message.header(format!("h{n}"), "v".repeat(70)));
-        assert!(matches!(headers.check(), Err(InvalidMessage::TooLong { field: "headers", .. })));
-    }
-
-    /// Proves M4 on the producer's side: the tenant id as it stands is accepted, a UUID as 32 digits too, nothing else is.
-    #[test]
-    fn a_dedupe_key_belongs_to_its_tenant() {
-        let uuid = Uuid::from_u128(0xabcd);
-        let upper = uuid.to_string().to_uppercase();
-        let cases = [
-            ("tenant-1", "tenant-1/1", true),
-            ("a/b", "a/b/1", true),
-            ("tenant-1", "tenant1/1", false),
-            ("tenant-1", "tenant-1", false),
-            ("tenant-1", "tenant-10/1", false),
-            ("tenant-1", "Tenant-1/1", false),
-            (&uuid.to_string(), &format!("{uuid}/1"), true),
-            (&uuid.to_string(), &format!("{}/1", uuid.simple()), true),
-            (&uuid.to_string(), &format!("{upper}/1"), false),
-            (&uuid.simple().to_string(), &format!("{uuid}/1"), false),
-            (&upper, &format!("{upper}/1"), true),
-            (&upper, &format!("{}/1", uuid.simple()), false),
-        ];
-        for (tenant, key, belongs) in cases {
-            assert_eq!(message().tenant(tenant).dedupe_key(key).check().is_ok(), belongs, "{tenant:?} {key:?}");
-        }
-        assert_eq!(message().dedupe_key("anything").check(), Ok(()), "without a tenant any key will do");
-    }
-
-    #[test]
-    fn an_escaped_backslash_before_u0000_is_not_nul() {
-        assert_eq!(Message::json("t", "\\u0000").unwrap().check(), Ok(()));
-        assert_eq!(Message::bytes("t", vec![0, 1], "x/y").check(), Ok(()), "bytes may hold anything");
-    }
-
-    #[test]
-    fn what_cannot_be_json_is_refused() {
-        let map: BTreeMap<(u8, u8), u8> = BTreeMap::from([((1, 2), 3)]);
-        assert!(matches!(Message::json("t", &map), Err(InvalidMessage::NotJson { .. })));
-    }
-}
+mod tests;

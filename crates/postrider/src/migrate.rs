@@ -15,6 +15,7 @@ use crate::doctor::locks;
 use crate::error::{Cause, Error};
 use crate::json;
 use crate::migration::{self, Migration, POSTGRES_FUNCTIONS, POSTGRES_MIGRATIONS, POSTGRES_VIEWS, hash};
+use crate::record::records;
 use crate::schema::Schema;
 use crate::store::postgres::statement::sql;
 use crate::store::row::{FromRow as _, Row as _};
@@ -84,6 +85,8 @@ pub struct MigrationState {
     #[serde(serialize_with = "json::time_option")]
     pub applied_at: Option<SystemTime>,
 }
+
+records! { MigrationState(row) { version, name, applied_at } }
 
 words! {
     /// How a database stands against this build, in one word.

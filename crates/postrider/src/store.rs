@@ -22,6 +22,7 @@ use crate::inspect::{Inspect, RelayReport};
 use crate::lifecycle::{Claim, Claimed, ClaimedContent, Completed, Completion, Failure, LeaseToken, Outcome};
 use crate::message::Message;
 use crate::operate::{Action, Done};
+use crate::record::records;
 use crate::words::words;
 
 /// A whole store: what a relay does with it ([`Queue`]), what an operator does ([`Operate`]) and what anybody asks
@@ -222,4 +223,9 @@ pub struct Pruned {
     pub rest_deleted: u64,
     /// Dedupe keys past their window.
     pub dedupe_deleted: u64,
+}
+
+records! {
+    Pruned(row) { partitions_dropped, rest_deleted, dedupe_deleted }
+    Route(row) { sink, topic, namespace }
 }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 pub use self::clock::MovableClock;
 pub use self::look::{Look, Question};
 use crate::error::{Cause, Error};
+use crate::record::texts;
 use crate::schema::Schema;
 use crate::statement::named;
 
@@ -74,8 +75,8 @@ pub struct Expected {
     topic: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tenant: Option<String>,
+    #[serde(rename = "tenant", skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,6 +85,17 @@ pub struct Expected {
     headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Value>,
+}
+
+texts! { Expected:
+    /// Of this namespace.
+    namespace => namespace,
+    /// Of this tenant.
+    tenant => tenant_id,
+    /// In this lane.
+    lane => lane,
+    /// With this dedupe key.
+    dedupe_key => dedupe_key,
 }
 
 impl Expected {
@@ -97,34 +109,6 @@ impl Expected {
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.schema = schema;
-        self
-    }
-
-    /// Of this namespace.
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Of this tenant.
-    #[must_use]
-    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
-        self.tenant = Some(tenant_id.into());
-        self
-    }
-
-    /// In this lane.
-    #[must_use]
-    pub fn lane(mut self, lane: impl Into<String>) -> Self {
-        self.lane = Some(lane.into());
-        self
-    }
-
-    /// With this dedupe key.
-    #[must_use]
-    pub fn dedupe_key(mut self, dedupe_key: impl Into<String>) -> Self {
-        self.dedupe_key = Some(dedupe_key.into());
         self
     }
 
@@ -165,7 +149,7 @@ impl Expected {
         [
             ("topic", self.topic != written.topic),
             ("namespace", other(self.namespace.as_ref(), Some(&written.namespace))),
-            ("tenant", other(self.tenant.as_ref(), written.tenant_id.as_ref())),
+            ("tenant", other(self.tenant_id.as_ref(), written.tenant_id.as_ref())),
             ("lane", other(self.lane.as_ref(), written.lane.as_ref())),
             ("dedupe_key", other(self.dedupe_key.as_ref(), written.dedupe_key.as_ref())),
             ("headers", !self.headers.iter().all(headers)),
@@ -197,7 +181,7 @@ impl Expected {
             schema: Schema::default(),
             topic: written.topic.clone(),
             namespace: self.namespace.as_ref().map(|_| written.namespace.clone()),
-            tenant: written.tenant_id.clone(),
+            tenant_id: written.tenant_id.clone(),
             lane: written.lane.clone(),
             dedupe_key: written.dedupe_key.clone(),
             headers: if self.headers.is_empty() { BTreeMap::new() } else { written.headers.clone() },

@@ -44,6 +44,34 @@ impl syn::parse::Parse for Setters {
     }
 }
 
+/// `texts! { Record: /// … method => field, … }`: a method for each optional text.
+struct Texts {
+    record: syn::Ident,
+    methods: Punctuated<Text, Token![,]>,
+}
+
+struct Text {
+    method: syn::Ident,
+    field: syn::Ident,
+}
+
+impl syn::parse::Parse for Texts {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        let record = input.parse()?;
+        input.parse::<Token![:]>()?;
+        Ok(Self { record, methods: Punctuated::parse_terminated(input)? })
+    }
+}
+
+impl syn::parse::Parse for Text {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        input.call(syn::Attribute::parse_outer)?;
+        let method = input.parse()?;
+        input.parse::<Token![=>]>()?;
+        Ok(Self { method, field: input.parse()? })
+    }
+}
+
 impl Library {
     fn read(root: &Path) -> Self {
         let mut library = Self { modules: BTreeMap::new() };
@@ -195,6 +223,15 @@ impl Library {
                                 let field = tidy(field);
                                 let name = field.split(':').next().unwrap_or_default();
                                 lines.insert(format!("pub fn {shown}::{name}(self, {field}) -> Self"));
+                            }
+                        }
+                    }
+                    Item::Macro(ItemMacro { mac, .. }) if mac.path.is_ident("texts") => {
+                        let texts: Texts = mac.parse_body().expect("texts");
+                        if is_it(&texts.record.to_string()) {
+                            for Text { method, field } in &texts.methods {
+                                let text = "impl Into<String>";
+                                lines.insert(format!("pub fn {shown}::{method}(mut self, {field}: {text}) -> Self"));
                             }
                         }
                     }

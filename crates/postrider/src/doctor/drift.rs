@@ -88,7 +88,7 @@ fn compare(script: &str, schema: &str, found: &BTreeMap<String, Vec<String>>) ->
     }
     if !strange.is_empty() {
         let seen = format!("not the outbox's own: {}", strange.join(", "));
-        let why = "`migrate up` drops every function in the outbox's schema and makes its own again";
+        let why = "a migration drops every function in the outbox's schema and makes its own again";
         return Finding::new("functions", Level::Warning, seen, why).fix("move them to another schema");
     }
     Finding::ok("functions", format!("{} functions are this build's", built.len()))

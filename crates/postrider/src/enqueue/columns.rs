@@ -1,5 +1,5 @@
-//! The columns of a message, declared once: every adapter binds this list, in its order. A new column of a message is one
-//! line here. Nothing here knows a driver.
+//! How the columns of a message (`COLUMNS` in `message.rs`) become what a statement binds: arrays for PostgreSQL, values for SQLite.
+//! Nothing here knows a driver, or a column by its name.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,53 +9,22 @@ use uuid::Uuid;
 
 use super::statement::{PostgresArray, SqliteValue};
 use crate::error::InvalidMessage;
-use crate::message::{Body, Due, Message};
+use crate::message::{COLUMNS, Message};
 
 /// One column: its name in SQL, what it holds, and where a message has it.
-struct Column {
+pub(crate) struct Column {
     name: &'static str,
     kind: Kind,
     of: for<'a> fn(&'a Message) -> Option<Field<'a>>,
 }
 
-const fn column(name: &'static str, kind: Kind, of: for<'a> fn(&'a Message) -> Option<Field<'a>>) -> Column {
+pub(crate) const fn column(name: &'static str, kind: Kind, of: for<'a> fn(&'a Message) -> Option<Field<'a>>) -> Column {
     Column { name, kind, of }
 }
 
-const COLUMNS: [Column; 13] = [
-    column("topic", Kind::Text, |message| text(Some(&message.topic))),
-    column("payload", Kind::Json, |message| match &message.content {
-        Body::Json(json) => text(Some(json)),
-        Body::Bytes(_) => None,
-    }),
-    column("namespace", Kind::Text, |message| text(message.namespace.as_deref())),
-    column("tenant_id", Kind::Text, |message| text(message.tenant_id.as_deref())),
-    column("lane", Kind::Text, |message| text(message.lane.as_deref())),
-    column("dedupe_key", Kind::Text, |message| text(message.dedupe_key.as_deref())),
-    column("priority", Kind::Integer, |message| (message.priority != 0).then_some(Field::Integer(message.priority))),
-    column("headers", Kind::Json, |message| {
-        let json = || serde_json::json!(message.headers).to_string();
-        (!message.headers.is_empty()).then(|| Field::Text(json().into()))
-    }),
-    column("due_at", Kind::Time, |message| match message.due {
-        Due::At(time) => Some(Field::Time(time)),
-        Due::Now | Due::After(_) => None,
-    }),
-    column("occurred_at", Kind::Time, |message| message.occurred_at.map(Field::Time)),
-    column("body", Kind::Bytes, |message| match &message.content {
-        Body::Bytes(bytes) => Some(Field::Bytes(bytes)),
-        Body::Json(_) => None,
-    }),
-    column("content_type", Kind::Text, |message| text(message.content_type.as_deref())),
-    column("delay", Kind::Span, |message| match message.due {
-        Due::After(delay) => Some(Field::Span(delay)),
-        Due::Now | Due::At(_) => None,
-    }),
-];
-
 /// What a column holds.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Text,
     Json,
     Integer,
@@ -65,7 +34,7 @@ enum Kind {
 }
 
 /// What one message has in one column.
-enum Field<'a> {
+pub(crate) enum Field<'a> {
     Text(Cow<'a, str>),
     Integer(i32),
     Bytes(&'a [u8]),
@@ -73,7 +42,7 @@ enum Field<'a> {
     Span(Duration),
 }
 
-fn text(text: Option<&str>) -> Option<Field<'_>> {
+pub(crate) fn text(text: Option<&str>) -> Option<Field<'_>> {
     text.map(|text| Field::Text(text.into()))
 }
 

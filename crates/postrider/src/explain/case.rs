@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
+use crate::record::records;
+
 use super::words::{attempts_left, moment, number, number_of, said};
 use super::{Explanation, Reason, ReasonCode, Remedy};
 use crate::inspect::{AttemptRecord, DeliveryRecord, DeliveryState, LATE, MessageDetail, RelayRecord, SinkReport};
@@ -40,6 +42,12 @@ pub(crate) struct LaneHead {
     pub(crate) lease_expires_at: Option<SystemTime>,
     pub(crate) error_code: Option<String>,
     pub(crate) error_message: Option<String>,
+}
+
+records! {
+    LaneHead(row) {
+        sink, message_id, sequence_id, due_at, claimed_by, lease_expires_at, error_code, error_message,
+    }
 }
 
 /// One reason for each sink that has or had to do with the message, by name.

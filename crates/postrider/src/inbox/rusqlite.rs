@@ -11,7 +11,7 @@ use super::span::{self, Span};
 use super::{Event, check_many, sqlite};
 use crate::enqueue::Statement;
 use crate::error::Error;
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 use crate::store::sqlite::input;
 use crate::store::sqlite::statement::{all, execute, micros, now, sql, value};
 

@@ -4,6 +4,8 @@
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::record::records;
+
 /// The longest lease that a claim or a renewal gives.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const LONGEST_LEASE: std::time::Duration = std::time::Duration::from_hours(24);
@@ -52,4 +54,10 @@ pub struct FutureTimes {
     pub reports: u64,
     /// Samples.
     pub samples: u64,
+}
+
+records! {
+    OpenCount(row) { pending, waiting, leased }
+    RouteChanges(row) { added, removed }
+    FutureTimes(row) { leases, reports, samples }
 }

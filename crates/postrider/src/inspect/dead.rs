@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::json;
 #[cfg(feature = "openapi")]
 use crate::json::Time;
+use crate::record::records;
 use crate::words::words;
 
 /// Groups of dead letters that are told; more help nobody.
@@ -90,4 +91,14 @@ pub struct DeadGroup {
     pub last_died_at: SystemTime,
     /// The message of the newest one's last failure.
     pub error_message: Option<String>,
+}
+
+records! {
+    DeadLetter(row) {
+        message_id, sink, died_at, reason, error_code, error_message, attempt_no, attempt_count, parked, namespace, topic,
+        tenant_id, lane, sequence_id, occurred_at, payload_size_bytes,
+    }
+    DeadGroup(row) {
+        sink, topic, reason, error_code, count, first_died_at, last_died_at, error_message,
+    }
 }

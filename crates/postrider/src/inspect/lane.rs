@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::json;
 #[cfg(feature = "openapi")]
 use crate::json::Time;
+use crate::record::records;
 use crate::words::words;
 
 words! {
@@ -52,4 +53,11 @@ pub struct LaneStatus {
     pub head_error_code: Option<String>,
     /// The message of the head's last failure.
     pub head_error_message: Option<String>,
+}
+
+records! {
+    LaneStatus(row) {
+        sink, lane, state, depth, head_sequence_id, head_message_id, head_due_at, head_attempt_count, head_failed,
+        head_error_code, head_error_message,
+    }
 }

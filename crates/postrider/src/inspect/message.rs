@@ -12,6 +12,7 @@ use crate::json;
 #[cfg(feature = "openapi")]
 use crate::json::Time;
 use crate::lifecycle::AttemptState;
+use crate::record::records;
 use crate::words::words;
 
 words! {
@@ -223,4 +224,26 @@ pub struct Entry {
     pub reason: Option<DeadReason>,
     /// The size of its payload or body.
     pub payload_size_bytes: i64,
+}
+
+records! {
+    MessageSummary(row) {
+        message_id, enqueued_at, namespace, topic, lane, sequence_id, sink, state, attempt_no, due_at,
+    }
+    MessageDetail(row) {
+        message_id, enqueued_at, occurred_at, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority,
+        content_type, headers, payload, body, deliveries: Vec::new(), attempts: Vec::new(),
+    }
+    DeliveryRecord(row) {
+        sink, state, due_at, attempt_no, attempt_count, max_attempts, claimed_by, lease_expires_at,
+    }
+    AttemptRecord(row) {
+        sink, attempt_no, state, worker_id, claimed_at, completed_at, latency_ms, code, reference, error_code,
+        error_message, answer,
+    }
+    Entry(row) {
+        message_id, sink, state, topic, tenant_id, priority, occurred_at, due_at, claimed_by, claimed_at,
+        lease_expires_at, attempt_count, last_attempt_at, error_code, error_message, died_at, reason,
+        payload_size_bytes,
+    }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::json;
 #[cfg(feature = "openapi")]
 use crate::json::Time;
+use crate::record::records;
 
 /// A relay as it last reported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +42,15 @@ pub struct RelayReport {
     pub every: Duration,
     /// The sinks it delivers to.
     pub sinks: Vec<SinkReport>,
+}
+
+records! {
+    RelayRecord(row) { report: crate::store::row::FromRow::from_row(row)?, started_at, reported_at, silent }
+    RelayReport(row) {
+        worker_id, version,
+        every: Duration::try_from_secs_f64(row.read("every_seconds")?).unwrap_or_default(),
+        sinks: RelayReport::sinks_from(&row.read::<String>("sinks")?),
+    }
 }
 
 /// What a relay says about one of its sinks. Whatever is missing in what another program reported is left at nothing.

@@ -9,6 +9,7 @@ use super::{RelayRecord, SinkReport};
 use crate::json;
 #[cfg(feature = "openapi")]
 use crate::json::Time;
+use crate::record::records;
 use crate::store::OnDead;
 use crate::words::words;
 
@@ -109,6 +110,25 @@ pub struct Sample {
     pub latency_p50_ms: Option<f64>,
     /// The same for 99 of 100.
     pub latency_p99_ms: Option<f64>,
+}
+
+records! {
+    AttemptCounts(row) { dispatched, retryable, failed, zombie_requeue }
+    SinkStatus(row) {
+        sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
+        oldest_due_age_seconds, recent_seconds,
+        recent: AttemptCounts {
+            dispatched: row.read("recent_dispatched")?, retryable: row.read("recent_retryable")?,
+            failed: row.read("recent_failed")?, zombie_requeue: row.read("recent_zombies")?,
+        },
+        last_success_at, last_error_at,
+    }
+    Sample(row) {
+        at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
+        oldest_due_age_seconds,
+        attempts: crate::store::row::FromRow::from_row(row)?,
+        latency_p50_ms, latency_p99_ms,
+    }
 }
 
 words! {

@@ -1,5 +1,5 @@
-//! Rows of either store, read as records. A record's columns are declared once, in the list at the end of this file, and every
-//! statement names them so. What differs between the drivers is how a column's value is read: [`Column`].
+//! Rows of either store, read as records. A record's columns are declared beside it, by `records!`, and every statement
+//! names them so. What differs between the drivers is how a column's value is read: [`Column`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,15 +12,7 @@ use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
 
 use crate::error::{Cause, Error, words_and_causes};
-use crate::explain::LaneHead;
-use crate::inspect::{
-    AttemptCounts, AttemptRecord, AuditRecord, DeadGroup, DeadLetter, DeliveryRecord, Entry, FutureTimes, LaneStatus,
-    MessageDetail, MessageSummary, OpenCount, RelayRecord, RelayReport, RouteChanges, Sample, SinkStatus,
-};
-use crate::lifecycle::{Claimed, ClaimedContent, Completed, Content, LeaseToken};
-#[cfg(feature = "postgres")]
-use crate::migrate::MigrationState;
-use crate::store::{Pruned, Route};
+use crate::lifecycle::Content;
 #[cfg(feature = "postgres")]
 use crate::words::UnknownWord;
 
@@ -190,101 +182,12 @@ impl<A: Column, B: Column, C: Column> FromRow for (A, B, C) {
     }
 }
 
-/// A record's columns; a field that is no column of its own says how it is read.
-macro_rules! records {
-    ($($record:ident ($row:ident) { $($field:ident $(: $value:expr)?),* $(,)? })*) => { $(
-        impl FromRow for $record {
-            fn from_row($row: &impl Row) -> Result<Self, Error> {
-                Ok(Self { $($field: records!(@ $row $field $($value)?)),* })
-            }
-        }
-    )* };
-    (@ $row:ident $field:ident) => { $row.read(stringify!($field))? };
-    (@ $row:ident $field:ident $value:expr) => { $value };
-}
-pub(crate) use records;
-
-records! {
-    Claimed(row) {
-        message_id, sink, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority,
-        headers: headers(row)?, content: content(row)?,
-        content_type, occurred_at, due_at, attempt_no, attempt_count, lost_leases,
-        lease_token: LeaseToken(row.read("lease_token")?), claimed_at, lease_expires_at,
-    }
-    ClaimedContent(row) { headers: headers(row)?, content: content(row)? }
-    Completed(row) { message_id, sink, attempt_no, dead }
-    Pruned(row) { partitions_dropped, rest_deleted, dedupe_deleted }
-    Route(row) { sink, topic, namespace }
-    OpenCount(row) { pending, waiting, leased }
-    RouteChanges(row) { added, removed }
-    FutureTimes(row) { leases, reports, samples }
-    AttemptCounts(row) { dispatched, retryable, failed, zombie_requeue }
-    SinkStatus(row) {
-        sink, paused, on_dead, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
-        oldest_due_age_seconds, recent_seconds,
-        recent: AttemptCounts {
-            dispatched: row.read("recent_dispatched")?, retryable: row.read("recent_retryable")?,
-            failed: row.read("recent_failed")?, zombie_requeue: row.read("recent_zombies")?,
-        },
-        last_success_at, last_error_at,
-    }
-    MessageSummary(row) {
-        message_id, enqueued_at, namespace, topic, lane, sequence_id, sink, state, attempt_no, due_at,
-    }
-    MessageDetail(row) {
-        message_id, enqueued_at, occurred_at, namespace, topic, tenant_id, lane, sequence_id, dedupe_key, priority,
-        content_type, headers, payload, body, deliveries: Vec::new(), attempts: Vec::new(),
-    }
-    DeliveryRecord(row) {
-        sink, state, due_at, attempt_no, attempt_count, max_attempts, claimed_by, lease_expires_at,
-    }
-    AttemptRecord(row) {
-        sink, attempt_no, state, worker_id, claimed_at, completed_at, latency_ms, code, reference, error_code,
-        error_message, answer,
-    }
-    Entry(row) {
-        message_id, sink, state, topic, tenant_id, priority, occurred_at, due_at, claimed_by, claimed_at,
-        lease_expires_at, attempt_count, last_attempt_at, error_code, error_message, died_at, reason,
-        payload_size_bytes,
-    }
-    LaneStatus(row) {
-        sink, lane, state, depth, head_sequence_id, head_message_id, head_due_at, head_attempt_count, head_failed,
-        head_error_code, head_error_message,
-    }
-    LaneHead(row) {
-        sink, message_id, sequence_id, due_at, claimed_by, lease_expires_at, error_code, error_message,
-    }
-    DeadLetter(row) {
-        message_id, sink, died_at, reason, error_code, error_message, attempt_no, attempt_count, parked, namespace, topic,
-        tenant_id, lane, sequence_id, occurred_at, payload_size_bytes,
-    }
-    DeadGroup(row) {
-        sink, topic, reason, error_code, count, first_died_at, last_died_at, error_message,
-    }
-    AuditRecord(row) { id, at, actor, db_user, action, detail, affected }
-    Sample(row) {
-        at, seconds, sink, pending, due, leased, expired, dead, parked_lanes, oldest_pending_age_seconds,
-        oldest_due_age_seconds,
-        attempts: AttemptCounts::from_row(row)?,
-        latency_p50_ms, latency_p99_ms,
-    }
-    RelayRecord(row) { report: RelayReport::from_row(row)?, started_at, reported_at, silent }
-    RelayReport(row) {
-        worker_id, version,
-        every: Duration::try_from_secs_f64(row.read("every_seconds")?).unwrap_or_default(),
-        sinks: RelayReport::sinks_from(&row.read::<String>("sinks")?),
-    }
-}
-
-#[cfg(feature = "postgres")]
-records! { MigrationState(row) { version, name, applied_at } }
-
-fn headers(row: &impl Row) -> Result<BTreeMap<String, String>, Error> {
+pub(crate) fn headers(row: &impl Row) -> Result<BTreeMap<String, String>, Error> {
     Ok(row.read::<Option<_>>("headers").map_err(of_content)?.unwrap_or_default())
 }
 
 /// The table's CHECK makes it exactly one of the two; neither, if it was not asked for.
-fn content(row: &impl Row) -> Result<Content, Error> {
+pub(crate) fn content(row: &impl Row) -> Result<Content, Error> {
     if let Some(payload) = row.read("payload").map_err(of_content)? {
         return Ok(Content::Json(payload));
     }

@@ -11,7 +11,7 @@ use super::statement::{all, execute, first, micros, sql, value};
 use crate::error::{Cause, Error};
 use crate::lifecycle::{Claim, Claimed, LeaseToken};
 use crate::message::limit;
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 
 /// How many lane heads a claim looks at before it stops, unless it is to be thorough: a hop takes some microseconds, and
 /// nobody else writes meanwhile.

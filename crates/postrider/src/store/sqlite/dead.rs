@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::statement::{all, digits, execute, matching, micros_of, sql, value, values};
 use crate::error::Error;
 use crate::inspect::{Cursor, DeadFilter, DeadGroup, DeadLetter, MAX_DEAD_GROUPS, Page, PageRequest};
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 
 /// A filter as SQLite takes it.
 struct Terms<'a> {

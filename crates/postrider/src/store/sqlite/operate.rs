@@ -15,7 +15,8 @@ use crate::error::{Cause, Error};
 use crate::inspect::{AuditRecord, Cursor, Page, PageRequest, ReplayCount};
 use crate::message::Message;
 use crate::operate::{Action, ActionName, Done, MAX_PER_ACTION, Replay, check};
-use crate::store::row::{FromRow, Row, records, time};
+use crate::record::records;
+use crate::store::row::time;
 use crate::store::{OnDead, Operate, Pruned, Route};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::statement::{all, digits, execute, first, matching, sql, values};
 use crate::error::Error;
 use crate::inspect::{DeliveryFilter, OpenCount};
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 
 /// A filter as SQLite takes it.
 struct Terms<'a> {

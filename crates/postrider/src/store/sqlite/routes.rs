@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::statement::{all, execute, first, matching, sql};
 use crate::error::Error;
 use crate::inspect::RouteChanges;
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 
 /// A pending delivery that the routes would change.
 struct Misrouted {

@@ -10,7 +10,7 @@ use super::SqliteStore;
 use super::statement::{all, execute, first, micros_of, sql, value};
 use crate::error::Error;
 use crate::inspect::{AttemptCounts, Sample};
-use crate::store::row::{FromRow, Row, records};
+use crate::record::records;
 
 /// Samples past their retention that go with one measurement, at most.
 const PRUNE_BATCH: u32 = 1_000;
@@ -38,7 +38,7 @@ struct Times {
 }
 
 records! {
-    Line(row) { sample: Sample::from_row(row)?, last_success_at, last_error_at }
+    Line(row) { sample: crate::store::row::FromRow::from_row(row)?, last_success_at, last_error_at }
     Times(row) { last_at, every_us, lag_us, reach_us }
 }
 
