@@ -28,7 +28,6 @@ mod relay;
 mod reporter;
 mod results;
 mod scan_plan;
-#[cfg(feature = "_network")]
 pub mod secret;
 pub mod sink;
 mod sink_runtime;
