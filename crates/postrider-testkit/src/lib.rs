@@ -10,10 +10,12 @@
     reason = "unpublished, for tests: a helper panics when it cannot do its work, and a case when a promise is broken"
 )]
 
-/// The examples of the front page, of the relay's page and of the page about tests, compiled.
+/// The examples of the front page and of every page that has some in Rust, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/inbox.md")]
 #[doc = include_str!("../../../docs/relay.md")]
+#[doc = include_str!("../../../docs/sqlite.md")]
 #[doc = include_str!("../../../docs/testing-your-app.md")]
 mod examples {}
 
