@@ -13,6 +13,7 @@ mod sections;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,14 +1,35 @@
-//! The options that say which deliveries and dead letters are meant, the same for every command. They become the library's
-//! filters, by the store's clock; nothing is asked here.
+//! The options that say which deliveries and dead letters are meant, and which page of a list, the same for every command. They
+//! become the library's filters, by the store's clock; nothing is asked here.
 
 use std::time::SystemTime;
 
-use postrider::inspect::{DeadFilter, DeadReason, DeliveryFilter};
+use postrider::inspect::{Cursor, DeadFilter, DeadReason, DeliveryFilter, PageRequest};
 
 use crate::format::{Moment, parse_moment};
 use crate::options::words;
 
 const HEADING: &str = "Which";
+
+/// Most lines of one page: more belongs into a query of one's own.
+const MAX_ROWS: i64 = 10_000;
+
+/// Which page of a list.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageOptions {
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
+    pub(crate) limit: u32,
+    /// The next page: the cursor that the previous page printed
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
+}
+
+impl PageOptions {
+    pub(crate) fn request(self) -> PageRequest {
+        PageRequest { after: self.after, limit: self.limit }
+    }
+}
 
 /// Which deliveries; everything that is given must hold.
 #[derive(Debug, Clone, Default, clap::Args)]

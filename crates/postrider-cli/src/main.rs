@@ -15,6 +15,7 @@ mod format;
 
 mod json_text;
 mod log;
+mod maybe;
 mod operator;
 mod options;
 mod output;
@@ -23,6 +24,7 @@ mod server;
 mod signals;
 mod store;
 mod telemetry;
+mod terminal;
 mod traces;
 
 use std::ffi::OsString;

@@ -76,19 +76,24 @@ impl Column {
     }
 }
 
-/// What makes the cells of a line.
-type Row<'a, T> = &'a dyn Fn(&T) -> Vec<Text>;
+/// The columns of a table of records: each with what makes its cell.
+pub(crate) type Columns<'a, T> = &'a [(Column, &'a dyn Fn(&T) -> Text)];
 
 /// How the lines of a page are shown to people.
 pub(crate) struct Listing<'a, T> {
     /// What is said if there are none.
     pub(crate) empty: &'static str,
-    pub(crate) columns: &'a [Column],
-    pub(crate) row: Row<'a, T>,
+    pub(crate) columns: Columns<'a, T>,
     /// For a terminal that is too narrow.
-    pub(crate) narrow: Option<(&'a [Column], Row<'a, T>)>,
+    pub(crate) narrow: Option<Columns<'a, T>>,
     /// What is said below, instead of how to see the next page.
     pub(crate) below: Option<String>,
+}
+
+impl<'a, T> Listing<'a, T> {
+    pub(crate) fn new(empty: &'static str, columns: Columns<'a, T>) -> Self {
+        Self { empty, columns, narrow: None, below: None }
+    }
 }
 
 /// Stdout and how to write to it.
@@ -166,19 +171,22 @@ impl Output {
         Ok(())
     }
 
+    /// A table of records.
+    pub(crate) fn records<T>(&mut self, columns: Columns<'_, T>, records: &[T]) -> Result<()> {
+        let (names, rows) = laid_out(columns, records);
+        self.table("", &names, rows)
+    }
+
     /// A page as JSON, or as a table for people with what is said below it.
     pub(crate) fn listing<T: Serialize>(&mut self, page: &Page<T>, listing: &Listing<'_, T>) -> Result<ExitCode> {
         if self.json {
             self.json(page)?;
             return Ok(ExitCode::Ok);
         }
-        let rows: Vec<_> = page.items.iter().map(listing.row).collect();
         match listing.narrow {
-            _ if rows.is_empty() => self.line(listing.empty)?,
-            Some((columns, row)) if !self.fits(listing.columns, &rows) => {
-                self.table("", columns, page.items.iter().map(row).collect())?;
-            }
-            _ => self.table("", listing.columns, rows)?,
+            _ if page.items.is_empty() => self.line(listing.empty)?,
+            Some(narrow) if !self.fits(listing.columns, &page.items) => self.records(narrow, &page.items)?,
+            _ => self.records(listing.columns, &page.items)?,
         }
         match (&listing.below, &page.next) {
             (Some(words), _) => self.quiet(words)?,
@@ -194,8 +202,9 @@ impl Output {
     }
 
     /// Whether a table with these columns needs no line breaks here.
-    pub(crate) fn fits(&self, columns: &[Column], rows: &[Vec<Text>]) -> bool {
+    fn fits<T>(&self, columns: Columns<'_, T>, records: &[T]) -> bool {
         let Some(terminal) = self.width() else { return true };
+        let (names, rows) = laid_out(columns, records);
         let widest = |(index, column): (usize, &Column)| {
             let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.text.chars().count());
             match (cells.max().unwrap_or(0), column) {
@@ -203,7 +212,7 @@ impl Output {
                 (width, column) => width.max(column.name().len()) + 2,
             }
         };
-        columns.iter().enumerate().map(widest).sum::<usize>() <= terminal + 2
+        names.iter().enumerate().map(widest).sum::<usize>() <= terminal + 2
     }
 
     fn empty_table(&self, indent: usize) -> Table {
@@ -235,6 +244,11 @@ impl Output {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()
     }
+}
+
+fn laid_out<T>(columns: Columns<'_, T>, records: &[T]) -> (Vec<Column>, Vec<Vec<Text>>) {
+    let row = |record: &T| columns.iter().map(|(_, cell)| cell(record)).collect();
+    (columns.iter().map(|(column, _)| *column).collect(), records.iter().map(row).collect())
 }
 
 fn aligned(cell: Cell, column: Column) -> Cell {

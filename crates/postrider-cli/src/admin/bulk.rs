@@ -2,12 +2,10 @@
 //! Counted and carried out as in `crate::bulk`, batch by batch until nothing is left or a bound is met, which the answer
 //! says. Each batch is a transaction and an entry of the audit of its own.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use axum::extract::State;
-use axum::{Extension, Json};
+use axum::Json;
 use postrider::inspect::{DeadFilter, DeliveryFilter, rfc3339};
 use postrider::operate::{Action, Done, MAX_PER_ACTION, Replay};
 use serde::Deserialize;
@@ -15,8 +13,8 @@ use utoipa::ToSchema;
 
 use super::access::Caller;
 use super::error::{Answer, ApiError};
-use super::input::{Body, DatabaseQuery, Parameters};
-use super::state::{Admin, Served};
+use super::input::{Body, DatabaseQuery, OnDatabase};
+use super::state::Served;
 use crate::bulk::{self, ActionReport, Bulk, Operator};
 
 /// After this long no further batch is begun: whoever wants more asks again.
@@ -36,49 +34,29 @@ pub(super) struct BulkBody<F> {
 /// Dead letters become pending again, with a new attempt budget
 #[utoipa::path(post, path = "/api/v1/dead-letters/redrive", tag = "dead letters", params(DatabaseQuery),
     request_body = BulkBody<DeadFilter>, responses((status = 200, body = ActionReport)))]
-pub(super) async fn redrive(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(body): Body<BulkBody<DeadFilter>>,
-) -> Answer<ActionReport> {
-    act(query.of(&admin)?, &caller, Bulk::Redrive(body.filter), body.dry_run).await.map(Json)
+pub(super) async fn redrive(on: OnDatabase, Body(body): Body<BulkBody<DeadFilter>>) -> Answer<ActionReport> {
+    act(&on, &on.caller, Bulk::Redrive(body.filter), body.dry_run).await.map(Json)
 }
 
 /// Dead letters are given up for good
 #[utoipa::path(post, path = "/api/v1/dead-letters/discard", tag = "dead letters", params(DatabaseQuery),
     request_body = BulkBody<DeadFilter>, responses((status = 200, body = ActionReport)))]
-pub(super) async fn discard(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(body): Body<BulkBody<DeadFilter>>,
-) -> Answer<ActionReport> {
-    act(query.of(&admin)?, &caller, Bulk::Discard(body.filter), body.dry_run).await.map(Json)
+pub(super) async fn discard(on: OnDatabase, Body(body): Body<BulkBody<DeadFilter>>) -> Answer<ActionReport> {
+    act(&on, &on.caller, Bulk::Discard(body.filter), body.dry_run).await.map(Json)
 }
 
 /// Pending deliveries are taken back: they are never handed out, and their lanes go on
 #[utoipa::path(post, path = "/api/v1/cancel", tag = "messages", params(DatabaseQuery),
     request_body = BulkBody<DeliveryFilter>, responses((status = 200, body = ActionReport)))]
-pub(super) async fn cancel(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(body): Body<BulkBody<DeliveryFilter>>,
-) -> Answer<ActionReport> {
-    act(query.of(&admin)?, &caller, Bulk::Cancel(body.filter), body.dry_run).await.map(Json)
+pub(super) async fn cancel(on: OnDatabase, Body(body): Body<BulkBody<DeliveryFilter>>) -> Answer<ActionReport> {
+    act(&on, &on.caller, Bulk::Cancel(body.filter), body.dry_run).await.map(Json)
 }
 
 /// What waits for a retry, or for its time, becomes due at once
 #[utoipa::path(post, path = "/api/v1/retry-now", tag = "messages", params(DatabaseQuery),
     request_body = BulkBody<DeliveryFilter>, responses((status = 200, body = ActionReport)))]
-pub(super) async fn retry_now(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(body): Body<BulkBody<DeliveryFilter>>,
-) -> Answer<ActionReport> {
-    act(query.of(&admin)?, &caller, Bulk::RetryNow(body.filter), body.dry_run).await.map(Json)
+pub(super) async fn retry_now(on: OnDatabase, Body(body): Body<BulkBody<DeliveryFilter>>) -> Answer<ActionReport> {
+    act(&on, &on.caller, Bulk::RetryNow(body.filter), body.dry_run).await.map(Json)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -92,13 +70,8 @@ pub(super) struct ApplyBody {
 /// Pending deliveries go to the sinks that the routes name now
 #[utoipa::path(post, path = "/api/v1/routes/apply", tag = "sinks", params(DatabaseQuery), request_body = ApplyBody,
     responses((status = 200, body = ActionReport)))]
-pub(super) async fn apply_routes(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(body): Body<ApplyBody>,
-) -> Answer<ActionReport> {
-    act(query.of(&admin)?, &caller, Bulk::ApplyRoutes, body.dry_run).await.map(Json)
+pub(super) async fn apply_routes(on: OnDatabase, Body(body): Body<ApplyBody>) -> Answer<ActionReport> {
+    act(&on, &on.caller, Bulk::ApplyRoutes, body.dry_run).await.map(Json)
 }
 
 /// All of this kind, in batches; in a dry run none.
@@ -160,23 +133,21 @@ pub(super) struct ReplayBody {
 #[utoipa::path(post, path = "/api/v1/replay", tag = "messages", params(DatabaseQuery), request_body = ReplayBody,
     responses((status = 200, body = ActionReport)))]
 pub(super) async fn replay(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
+    on: OnDatabase,
     Body(ReplayBody { mut replay, dry_run }): Body<ReplayBody>,
 ) -> Answer<ActionReport> {
-    let (database, begun) = (query.of(&admin)?, Instant::now());
+    let begun = Instant::now();
     replay.at_most = MAX_PER_ACTION;
     if replay.from.zip(replay.to).is_some_and(|(from, to)| from >= to) {
         return Err(ApiError::invalid("from must be before to"));
     }
-    let missing = database.ask(bulk::not_in_store(&*database.store, &replay)).await?;
+    let missing = on.ask(bulk::not_in_store(&*on.store, &replay)).await?;
     if dry_run {
         let in_time = || begun.elapsed() < ACTION_TIME;
-        let counted = database.ask(bulk::count_replay(&*database.store, &replay, in_time)).await?;
+        let counted = on.ask(bulk::count_replay(&*on.store, &replay, in_time)).await?;
         return Ok(Json(ActionReport { missing, ..counted }));
     }
-    let remote = Remote::new(database, &caller);
+    let remote = Remote::new(&on, &on.caller);
     let done = bulk::replay(replay, &remote, |_| begun.elapsed() < ACTION_TIME).await;
     let done = done.map_err(|(before, error)| error.after(before, "replayed"))?;
     Ok(Json(ActionReport {

@@ -1,14 +1,16 @@
 //! Reads what a request says: parameters, a body, an id in the path. What is unknown, wrong or too much is refused with
 //! its name before the store is asked; the endpoints see typed values alone.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
+use axum::{Extension, Json};
 use postrider::inspect::{Cursor, PageRequest};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -16,6 +18,7 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use super::access::Caller;
 use super::error::ApiError;
 use super::state::{Admin, Served};
 use crate::format;
@@ -141,6 +144,35 @@ impl<'de> Deserialize<'de> for Limit {
 pub(super) struct DatabaseQuery {
     /// Which database; the first if it is left out.
     pub(super) database: Option<String>,
+}
+
+/// The database that a request names, and who asks.
+pub(super) struct OnDatabase {
+    admin: Arc<Admin>,
+    place: usize,
+    pub(super) caller: Caller,
+}
+
+impl FromRequestParts<Arc<Admin>> for OnDatabase {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, ApiError> {
+        let query: DatabaseQuery = parameters(&parts.uri)?;
+        let named = query.of(admin)?;
+        let place = admin.databases.iter().position(|database| database.name == named.name).unwrap_or(0);
+        let Extension(caller) = Extension::from_request_parts(parts, admin)
+            .await
+            .map_err(|_| ApiError::forbidden("nobody knows who asks"))?;
+        Ok(Self { admin: Arc::clone(admin), place, caller })
+    }
+}
+
+impl Deref for OnDatabase {
+    type Target = Served;
+
+    fn deref(&self) -> &Served {
+        &self.admin.databases[self.place]
+    }
 }
 
 impl DatabaseQuery {

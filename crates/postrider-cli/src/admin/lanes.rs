@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::{Extension, Json};
 use postrider::inspect::{LaneFilter, LaneStatus, Page};
 use postrider::operate::{Action, Done};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::access::Caller;
 use super::error::{Answer, ApiError};
-use super::input::{Body, DatabaseQuery, Filtered, PageQuery, Parameters};
+use super::input::{Body, DatabaseQuery, Filtered, OnDatabase, PageQuery};
 use super::state::Admin;
 
 /// Lanes with something to deliver: first those that wait for a person, then those whose head failed, then the deepest
@@ -35,13 +34,8 @@ pub(super) struct SkipBody {
 /// A parked lane goes on without its dead head, which stays a dead letter
 #[utoipa::path(post, path = "/api/v1/lanes/skip", tag = "lanes", params(DatabaseQuery), request_body = SkipBody,
     responses((status = 200, body = Done)))]
-pub(super) async fn skip(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
-    Body(SkipBody { sink, lane }): Body<SkipBody>,
-) -> Answer<Done> {
-    let done = query.of(&admin)?.operate(&caller.actor(), &Action::Skip { sink, lane }).await?;
+pub(super) async fn skip(on: OnDatabase, Body(SkipBody { sink, lane }): Body<SkipBody>) -> Answer<Done> {
+    let done = on.operate(&on.caller.actor(), &Action::Skip { sink, lane }).await?;
     if done.affected == 0 {
         return Err(ApiError::not_found("no lane of that name is parked for that sink")
             .hint("GET /api/v1/lanes?state=parked lists those that are"));

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::{Extension, Json};
 use jiff::Timestamp;
 use postrider::inspect::{ListFilter, MessageDetail, MessageSummary, Page};
 use postrider::{Enqueued, Message};
@@ -15,11 +16,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::access::Caller;
 use super::error::{Answer, ApiError};
-use super::input::{self, Body, DatabaseQuery, Filtered, PageQuery, Parameters};
+use super::input::{self, Body, DatabaseQuery, Filtered, OnDatabase, PageQuery};
 use super::state::Admin;
 use crate::advice::Explained;
+use crate::maybe::Maybe as _;
 
 /// Messages, newest first
 #[utoipa::path(get, path = "/api/v1/messages", tag = "messages", params(PageQuery, ListFilter),
@@ -39,13 +40,9 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = Uuid, Path, description = "The message."), DatabaseQuery),
     responses((status = 200, body = MessageDetail)))]
-pub(super) async fn show(
-    State(admin): State<Arc<Admin>>,
-    Path(id): Path<String>,
-    Parameters(query): Parameters<DatabaseQuery>,
-) -> Answer<MessageDetail> {
-    let (database, id) = (admin.database(query.database.as_deref())?, input::id(&id)?);
-    let message = database.ask(database.store.show(id)).await?.ok_or_else(|| no_message(id))?;
+pub(super) async fn show(on: OnDatabase, Path(id): Path<String>) -> Answer<MessageDetail> {
+    let id = input::id(&id)?;
+    let message = on.ask(on.store.show(id)).await?.ok_or_else(|| no_message(id))?;
     Ok(Json(message))
 }
 
@@ -53,13 +50,9 @@ pub(super) async fn show(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/explain", tag = "messages",
     params(("id" = Uuid, Path, description = "The message."), DatabaseQuery),
     responses((status = 200, body = Explained)))]
-pub(super) async fn explain(
-    State(admin): State<Arc<Admin>>,
-    Path(id): Path<String>,
-    Parameters(query): Parameters<DatabaseQuery>,
-) -> Answer<Explained> {
-    let (database, id) = (admin.database(query.database.as_deref())?, input::id(&id)?);
-    let explained = database.ask(database.store.explain(id)).await?.ok_or_else(|| no_message(id))?;
+pub(super) async fn explain(on: OnDatabase, Path(id): Path<String>) -> Answer<Explained> {
+    let id = input::id(&id)?;
+    let explained = on.ask(on.store.explain(id)).await?.ok_or_else(|| no_message(id))?;
     Ok(Json(Explained::new(explained)))
 }
 
@@ -92,38 +85,23 @@ pub(super) struct EnqueueBody {
 #[utoipa::path(post, path = "/api/v1/messages", tag = "messages", params(DatabaseQuery), request_body = EnqueueBody,
     responses((status = 201, body = Enqueued)))]
 pub(super) async fn enqueue(
-    State(admin): State<Arc<Admin>>,
-    Extension(caller): Extension<Caller>,
-    Parameters(query): Parameters<DatabaseQuery>,
+    on: OnDatabase,
     Body(body): Body<EnqueueBody>,
 ) -> Result<(StatusCode, Json<Enqueued>), ApiError> {
-    let database = admin.database(query.database.as_deref())?;
-    let message = body.message()?;
-    let enqueued = database.enqueue(&caller.actor(), &message).await?;
+    let enqueued = on.enqueue(&on.caller.actor(), &body.message()?).await?;
     Ok((StatusCode::CREATED, Json(enqueued)))
 }
 
 impl EnqueueBody {
     fn message(self) -> Result<Message, ApiError> {
-        let mut message = Message::json(self.topic, &self.payload).map_err(postrider::Error::from)?;
-        if let Some(namespace) = self.namespace {
-            message = message.namespace(namespace);
-        }
-        if let Some(tenant) = self.tenant_id {
-            message = message.tenant(tenant);
-        }
-        if let Some(lane) = self.lane {
-            message = message.lane(lane);
-        }
-        if let Some(key) = self.dedupe_key {
-            message = message.dedupe_key(key);
-        }
-        if let Some(priority) = self.priority {
-            message = message.priority(priority);
-        }
-        if let Some(due_at) = self.due_at {
-            message = message.due_at(due_at.into());
-        }
+        let mut message = Message::json(self.topic, &self.payload)
+            .map_err(postrider::Error::from)?
+            .maybe(self.namespace, Message::namespace)
+            .maybe(self.tenant_id, Message::tenant)
+            .maybe(self.lane, Message::lane)
+            .maybe(self.dedupe_key, Message::dedupe_key)
+            .maybe(self.priority, Message::priority)
+            .maybe(self.due_at.map(SystemTime::from), Message::due_at);
         message =
             self.headers.into_iter().flatten().fold(message, |message, (name, value)| message.header(name, value));
         message.check().map_err(postrider::Error::from)?;

@@ -1,20 +1,16 @@
 //! `postrider audit`: what operators did, newest first, a page at a time. The audit is append-only; nothing is changed.
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
-use postrider::inspect::{AuditRecord, Cursor, PageRequest};
+use postrider::inspect::AuditRecord;
 use serde_json::value::RawValue;
 
 use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
+use crate::filter::PageOptions;
 use crate::format;
-use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::output::{Column, Columns, Listing, Output, Paint, Text};
 use crate::store::Opened;
-
-/// Most lines of one page: more belongs into a query of one's own.
-const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
 Every redrive, discard, cancel, retry-now, skip, replay, pause, resume,
@@ -31,51 +27,26 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
-    limit: u32,
-    /// The next page: the cursor that the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[async_trait(?Send)]
 impl OnOutbox for Args {
     async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
-        let page = outbox.store.audit(&PageRequest { after: self.after, limit: self.limit }).await?;
+        let page = outbox.store.audit(&self.page.request()).await?;
         let now = outbox.store.now().await?;
-        let listing = Listing {
-            empty: "no operator has changed anything",
-            columns: &COLUMNS,
-            row: &|entry| row(entry, now),
-            narrow: None,
-            below: None,
-        };
-        output.listing(&page, &listing)
+        let columns: Columns<'_, AuditRecord> = &[
+            (Column::Right("NO"), &|entry| Text::from(entry.id.to_string())),
+            (Column::Right("AGE"), &|entry| Text::from(format::age(now, entry.at))),
+            (Column::Left("WHO"), &|entry| Text::from(&entry.actor)),
+            (Column::Optional("LOGIN"), &|entry| Text::from(entry.db_user.as_deref().unwrap_or_default())),
+            (Column::Left("ACTION"), &|entry| Text::from(entry.action.as_str())),
+            (Column::Right("CHANGED"), &|entry| Text::count(entry.affected, Paint::Plain)),
+            (Column::Left("DETAIL"), &|entry| Text::new(detail(&entry.detail), Paint::Quiet)),
+        ];
+        output.listing(&page, &Listing::new("no operator has changed anything", columns))
     }
-}
-
-const COLUMNS: [Column; 7] = [
-    Column::Right("NO"),
-    Column::Right("AGE"),
-    Column::Left("WHO"),
-    Column::Optional("LOGIN"),
-    Column::Left("ACTION"),
-    Column::Right("CHANGED"),
-    Column::Left("DETAIL"),
-];
-
-fn row(entry: &AuditRecord, now: SystemTime) -> Vec<Text> {
-    vec![
-        Text::from(entry.id.to_string()),
-        Text::from(format::age(now, entry.at)),
-        Text::from(&entry.actor),
-        Text::from(entry.db_user.as_deref().unwrap_or_default()),
-        Text::from(entry.action.as_str()),
-        Text::count(entry.affected, Paint::Plain),
-        Text::new(detail(&entry.detail), Paint::Quiet),
-    ]
 }
 
 /// `sink=orders topic=order.placed`: what was asked for, without what was not given.

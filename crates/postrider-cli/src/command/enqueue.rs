@@ -8,7 +8,7 @@ mod load;
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use postrider::{Error, MAX_BATCH_MESSAGES, Message, limit};
@@ -20,6 +20,7 @@ use self::load::Source;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::format;
+use crate::maybe::Maybe as _;
 use crate::options::Global;
 use crate::output::{Output, Paint};
 use crate::store::{Address, Missing, Opened};
@@ -143,31 +144,16 @@ impl Args {
             (None, Some(file)) => Message::bytes(topic, read_body(&file)?, ""),
             (None, None) => return Err(Failure::usage("give a --payload or a --body-file")),
         };
-        if let Some(content_type) = self.content_type {
-            message = message.content_type(content_type);
-        }
-        if let Some(namespace) = self.namespace {
-            message = message.namespace(namespace);
-        }
-        if let Some(tenant) = self.tenant {
-            message = message.tenant(tenant);
-        }
-        if let Some(lane) = self.lane {
-            message = message.lane(lane);
-        }
-        if let Some(key) = self.dedupe_key {
-            message = message.dedupe_key(key);
-        }
-        if let Some(delay) = self.delay {
-            message = message.delay(delay);
-        }
-        if let Some(due_at) = self.due_at {
-            message = message.due_at(due_at.into());
-        }
-        if let Some(occurred_at) = self.occurred_at {
-            message = message.occurred_at(occurred_at.into());
-        }
-        message = message.priority(self.priority.unwrap_or(0));
+        message = message
+            .maybe(self.content_type, Message::content_type)
+            .maybe(self.namespace, Message::namespace)
+            .maybe(self.tenant, Message::tenant)
+            .maybe(self.lane, Message::lane)
+            .maybe(self.dedupe_key, Message::dedupe_key)
+            .maybe(self.priority, Message::priority)
+            .maybe(self.delay, Message::delay)
+            .maybe(self.due_at.map(SystemTime::from), Message::due_at)
+            .maybe(self.occurred_at.map(SystemTime::from), Message::occurred_at);
         message = self.headers.into_iter().fold(message, |message, (name, value)| message.header(name, value));
         message.check().map_err(Error::from)?;
         Ok(message)

@@ -6,19 +6,17 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use clap::Subcommand;
 use postrider::Store;
-use postrider::inspect::{Cursor, LaneFilter, LaneState, LaneStatus, PageRequest};
+use postrider::inspect::{LaneFilter, LaneState, LaneStatus};
 use postrider::operate::Action;
 
 use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
+use crate::filter::PageOptions;
 use crate::options::words;
-use crate::output::{Column, Listing, Output, Paint, Text, printable};
+use crate::output::{Column, Columns, Listing, Output, Paint, Text, printable};
 use crate::store::Opened;
 use crate::{format, operator};
-
-/// Most lines of one answer: more belongs into a query of one's own.
-const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
 parked   its head is dead and blocks it until an operator acts
@@ -53,13 +51,8 @@ pub(crate) struct Args {
     /// Only lanes in this state
     #[arg(long, value_parser = words(LaneState::ALL, LaneState::as_str))]
     state: Option<LaneState>,
-    /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
-    limit: u32,
-    /// The next page: the cursor that the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,16 +77,18 @@ impl OnOutbox for Args {
             return skip(store, sink, lane, output).await;
         }
         let filter = LaneFilter { sink: self.sink, lane: self.lane, state: self.state };
-        let page = store.lanes(&filter, &PageRequest { after: self.after, limit: self.limit }).await?;
+        let page = store.lanes(&filter, &self.page.request()).await?;
         let now = store.now().await?;
-        let listing = Listing {
-            empty: "no lanes with anything to deliver",
-            columns: &COLUMNS,
-            row: &|lane| row(lane, now),
-            narrow: None,
-            below: None,
-        };
-        output.listing(&page, &listing)
+        let columns: Columns<'_, LaneStatus> = &[
+            (Column::Left("SINK"), &|lane| Text::from(&lane.sink)),
+            (Column::Left("LANE"), &|lane| Text::from(&lane.lane)),
+            (Column::Left("STATE"), &|lane| Text::new(lane.state.as_str(), state_paint(lane.state))),
+            (Column::Right("DEPTH"), &|lane| Text::count(lane.depth, Paint::Plain)),
+            (Column::Right("HEAD"), &|lane| Text::from(format!("#{}", lane.head_sequence_id))),
+            (Column::Right("ATTEMPTS"), &|lane| Text::count(lane.head_attempt_count, Paint::Plain)),
+            (Column::Optional("NOTE"), &|lane| Text::new(note(lane, now), Paint::Quiet)),
+        ];
+        output.listing(&page, &Listing::new("no lanes with anything to deliver", columns))
     }
 }
 
@@ -110,28 +105,6 @@ async fn skip(store: &dyn Store, sink: String, lane: String, output: &mut Output
         output.line(format!("{words} goes on; its dead head stays a dead letter"))?;
     }
     Ok(ExitCode::Ok)
-}
-
-const COLUMNS: [Column; 7] = [
-    Column::Left("SINK"),
-    Column::Left("LANE"),
-    Column::Left("STATE"),
-    Column::Right("DEPTH"),
-    Column::Right("HEAD"),
-    Column::Right("ATTEMPTS"),
-    Column::Optional("NOTE"),
-];
-
-fn row(lane: &LaneStatus, now: SystemTime) -> Vec<Text> {
-    vec![
-        Text::from(&lane.sink),
-        Text::from(&lane.lane),
-        Text::new(lane.state.as_str(), state_paint(lane.state)),
-        Text::count(lane.depth, Paint::Plain),
-        Text::from(format!("#{}", lane.head_sequence_id)),
-        Text::count(lane.head_attempt_count, Paint::Plain),
-        Text::new(note(lane, now), Paint::Quiet),
-    ]
 }
 
 pub(super) fn state_paint(state: LaneState) -> Paint {

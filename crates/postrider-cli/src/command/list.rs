@@ -3,20 +3,16 @@
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use postrider::inspect::{
-    Cursor, DeliveryState, IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page, PageRequest,
-};
+use postrider::inspect::{DeliveryState, IdTail, ListFilter, MAX_IDS_LOOKED_AT, MAX_LOOKED_AT, MessageSummary, Page};
 
 use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
+use crate::filter::PageOptions;
 use crate::format::{self, Moment, parse_moment};
 use crate::options::words;
-use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::output::{Column, Columns, Listing, Output, Paint, Text};
 use crate::store::Opened;
-
-/// Most lines of one page: more belongs into a query of one's own.
-const MAX_ROWS: i64 = 10_000;
 
 const AFTER_HELP: &str = "\
 A message has one line for each sink that it waits for. When nothing is left to
@@ -68,13 +64,8 @@ pub(crate) struct Args {
     /// Only messages enqueued before this time
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     to: Option<Moment>,
-    /// At most this many lines
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
-    limit: u32,
-    /// The next page: the cursor that the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 #[async_trait(?Send)]
@@ -93,14 +84,26 @@ impl OnOutbox for Args {
             lane: self.lane,
             sink: self.sink,
         };
-        let page = outbox.store.list(&filter, &PageRequest { after: self.after, limit: self.limit }).await?;
-        let listing = Listing {
-            empty: "no messages",
-            columns: &COLUMNS,
-            row: &|message| row(message, now),
-            narrow: Some((&NARROW, &|message| narrow_row(message, now))),
-            below: searched(&filter, &page, self.limit),
-        };
+        let limit = self.page.limit;
+        let page = outbox.store.list(&filter, &self.page.request()).await?;
+        let columns: Columns<'_, MessageSummary> = &[
+            (Column::Whole("MESSAGE"), &|message| Text::from(message.message_id.to_string())),
+            (Column::Right("AGE"), &|message| Text::from(format::age(now, message.enqueued_at))),
+            (Column::Whole("STATE"), &|message| Text::new(message.state.as_str(), state_paint(message.state))),
+            (Column::Left("TOPIC"), &|message| Text::from(topic(message))),
+            (Column::Optional("LANE"), &|message| Text::from(lane(message))),
+            (Column::Optional("SINK"), &|message| Text::from(sink(message))),
+            (Column::Optional("NOTE"), &|message| Text::new(notes(message, now), Paint::Quiet)),
+        ];
+        // The optional columns go under the topic.
+        let narrow: Columns<'_, MessageSummary> = &[
+            columns[0],
+            columns[1],
+            columns[2],
+            (Column::Left("TOPIC"), &|message| Text::from(topic(message)).below(&rest(message, now))),
+        ];
+        let below = searched(&filter, &page, limit);
+        let listing = Listing { narrow: Some(narrow), below, ..Listing::new("no messages", columns) };
         output.listing(&page, &listing)
     }
 }
@@ -119,46 +122,16 @@ fn searched(filter: &ListFilter, page: &Page<MessageSummary>, limit: u32) -> Opt
     Some(format!("searched {also}the newest {looked_at} messages, back to {back_to}; older ones: --after {cursor}"))
 }
 
-const COLUMNS: [Column; 7] = [
-    Column::Whole("MESSAGE"),
-    Column::Right("AGE"),
-    Column::Whole("STATE"),
-    Column::Left("TOPIC"),
-    Column::Optional("LANE"),
-    Column::Optional("SINK"),
-    Column::Optional("NOTE"),
-];
-
-fn row(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
-    let mut row = common_cells(message, now);
-    row.extend([Text::from(lane(message)), Text::from(sink(message)), Text::new(notes(message, now), Paint::Quiet)]);
-    row
-}
-
-/// For a terminal that is too narrow: the optional columns go under the topic.
-const NARROW: [Column; 4] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3]];
-
-fn narrow_row(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
-    let more = [lane(message), sink(message).to_owned(), notes(message, now)];
-    let more: Vec<String> = more.into_iter().filter(|text| !text.is_empty()).collect();
-    let mut row = common_cells(message, now);
-    if let Some(topic) = row.pop() {
-        row.push(topic.below(&more.join(", ")));
-    }
-    row
-}
-
-fn common_cells(message: &MessageSummary, now: SystemTime) -> Vec<Text> {
-    let topic = match message.namespace.as_str() {
+fn topic(message: &MessageSummary) -> String {
+    match message.namespace.as_str() {
         "default" => message.topic.clone(),
         namespace => format!("{namespace}/{}", message.topic),
-    };
-    vec![
-        Text::from(message.message_id.to_string()),
-        Text::from(format::age(now, message.enqueued_at)),
-        Text::new(message.state.as_str(), state_paint(message.state)),
-        Text::from(topic),
-    ]
+    }
+}
+
+fn rest(message: &MessageSummary, now: SystemTime) -> String {
+    let rest = [lane(message), sink(message).to_owned(), notes(message, now)];
+    rest.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 fn lane(message: &MessageSummary) -> String {

@@ -1,7 +1,5 @@
 //! `postrider relays`: the relays that reported lately, and which of them are missed. Nothing is changed.
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
 use postrider::inspect::{Page, RelayRecord};
 
@@ -9,7 +7,7 @@ use super::OnOutbox;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::format;
-use crate::output::{Column, Listing, Output, Paint, Text};
+use crate::output::{Column, Columns, Listing, Output, Paint, Text};
 use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
@@ -30,45 +28,31 @@ impl OnOutbox for Args {
     async fn run(self: Box<Self>, outbox: Opened, output: &mut Output) -> Result<ExitCode> {
         let page = Page::whole(outbox.store.relays().await?);
         let now = outbox.store.now().await?;
-        let listing = Listing {
-            empty: "no relay has reported: is `postrider run` running?",
-            columns: &COLUMNS,
-            row: &|relay| row(relay, now),
-            narrow: None,
-            below: None,
-        };
-        output.listing(&page, &listing)
+        let columns: Columns<'_, RelayRecord> = &[
+            (Column::Left("RELAY"), &|relay| Text::from(&relay.report.worker_id)),
+            (Column::Left("STATE"), &state),
+            (Column::Left("VERSION"), &|relay| Text::from(&relay.report.version)),
+            (Column::Right("UP"), &|relay| Text::from(format::age(now, relay.started_at))),
+            (Column::Right("REPORTED"), &|relay| Text::from(format::ago(now, relay.reported_at))),
+            (Column::Right("HELD"), &|relay| Text::count(held(relay), Paint::Plain)),
+            (Column::Left("SINKS"), &|relay| Text::from(sinks(relay))),
+        ];
+        output.listing(&page, &Listing::new("no relay has reported: is `postrider run` running?", columns))
     }
 }
 
-const COLUMNS: [Column; 7] = [
-    Column::Left("RELAY"),
-    Column::Left("STATE"),
-    Column::Left("VERSION"),
-    Column::Right("UP"),
-    Column::Right("REPORTED"),
-    Column::Right("HELD"),
-    Column::Left("SINKS"),
-];
+fn state(relay: &RelayRecord) -> Text {
+    if relay.silent { Text::new("silent", Paint::Bad) } else { Text::new("alive", Paint::Good) }
+}
 
-fn row(relay: &RelayRecord, now: SystemTime) -> Vec<Text> {
-    let held: u64 = relay.report.sinks.iter().map(|sink| sink.held).sum();
-    let sinks: Vec<String> = relay
-        .report
-        .sinks
-        .iter()
-        .map(|sink| match sink.breaker.as_str() {
-            "closed" => sink.sink.clone(),
-            breaker => format!("{} ({})", sink.sink, breaker.replace('_', " ")),
-        })
-        .collect();
-    vec![
-        Text::from(&relay.report.worker_id),
-        if relay.silent { Text::new("silent", Paint::Bad) } else { Text::new("alive", Paint::Good) },
-        Text::from(&relay.report.version),
-        Text::from(format::age(now, relay.started_at)),
-        Text::from(format::ago(now, relay.reported_at)),
-        Text::count(held, Paint::Plain),
-        Text::from(sinks.join(", ")),
-    ]
+fn held(relay: &RelayRecord) -> u64 {
+    relay.report.sinks.iter().map(|sink| sink.held).sum()
+}
+
+fn sinks(relay: &RelayRecord) -> String {
+    let sinks = relay.report.sinks.iter().map(|sink| match sink.breaker.as_str() {
+        "closed" => sink.sink.clone(),
+        breaker => format!("{} ({})", sink.sink, breaker.replace('_', " ")),
+    });
+    sinks.collect::<Vec<_>>().join(", ")
 }

@@ -12,7 +12,7 @@ use crate::bulk::Bulk;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::operator::{self, Consent};
-use crate::output::{Column, Listing, Output, Text, printable};
+use crate::output::{Column, Columns, Listing, Output, Text, printable};
 use crate::store::{Missing, Opened};
 
 const AFTER_HELP: &str = "\
@@ -123,12 +123,14 @@ async fn remove(store: &dyn Store, change: &Change) -> Result<u64> {
     Ok(changed)
 }
 
-const COLUMNS: [Column; 3] = [Column::Left("NAMESPACE"), Column::Left("TOPIC"), Column::Left("SINK")];
-
 async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
     let page = Page::whole(store.routes().await?);
-    let row = |route: &Route| vec![Text::from(&route.namespace), Text::from(&route.topic), Text::from(&route.sink)];
+    let columns: Columns<'_, Route> = &[
+        (Column::Left("NAMESPACE"), &|route| Text::from(&route.namespace)),
+        (Column::Left("TOPIC"), &|route| Text::from(&route.topic)),
+        (Column::Left("SINK"), &|route| Text::from(&route.sink)),
+    ];
     let below = (!page.items.is_empty()).then(|| "what matches none goes to the sink default".to_owned());
     let empty = "no routes: every message goes to the sink default";
-    output.listing(&page, &Listing { empty, columns: &COLUMNS, row: &row, narrow: None, below })
+    output.listing(&page, &Listing { below, ..Listing::new(empty, columns) })
 }

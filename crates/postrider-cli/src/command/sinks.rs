@@ -12,7 +12,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, Result};
 use crate::format;
 use crate::operator;
-use crate::output::{Column, Listing, Output, Paint, Text, printable};
+use crate::output::{Column, Columns, Listing, Output, Paint, Text, printable};
 use crate::store::Opened;
 
 /// A name as near as this is offered when there is none like the given one.
@@ -111,6 +111,16 @@ pub(super) fn state_words(sink: &SinkOverview) -> (String, Paint) {
     (state.as_str().replace('_', " "), paint)
 }
 
+/// The same as a cell.
+pub(super) fn state(sink: &SinkOverview) -> Text {
+    let (state, paint) = state_words(sink);
+    Text::new(state, paint)
+}
+
+fn rate(sink: &SinkOverview) -> String {
+    sink.service.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()
+}
+
 async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
     let (sinks, relays) = (store.status().await?, store.relays().await?);
     let page = Page::whole(SinkOverview::all(sinks, Some(&relays)));
@@ -122,34 +132,18 @@ async fn list(store: &dyn Store, output: &mut Output) -> Result<ExitCode> {
         }
         None => None,
     };
-    output.listing(&page, &Listing { empty: "no sinks", columns: &COLUMNS, row: &row, narrow: None, below })
-}
-
-const COLUMNS: [Column; 9] = [
-    Column::Left("SINK"),
-    Column::Optional("KIND"),
-    Column::Left("STATE"),
-    Column::Right("RELAYS"),
-    Column::Optional("BREAKER"),
-    Column::Right("HELD"),
-    Column::Right("PENDING"),
-    Column::Right("DEAD"),
-    Column::Optional("RATE"),
-];
-
-fn row(sink: &SinkOverview) -> Vec<Text> {
-    let (SinkOverview { status, service, .. }, (state, paint)) = (sink, state_words(sink));
-    vec![
-        Text::from(&status.sink),
-        Text::from(service.kind.as_deref().unwrap_or_default()),
-        Text::new(state, paint),
-        Text::count(service.relays, Paint::Plain),
-        Text::new(breaker_words(service), breaker_paint(service)),
-        Text::count(service.held, Paint::Plain),
-        Text::count(status.pending, Paint::Plain),
-        Text::count(status.dead, Paint::Bad),
-        Text::from(service.rate.map(|rate| format!("{rate}/s")).unwrap_or_default()),
-    ]
+    let columns: Columns<'_, SinkOverview> = &[
+        (Column::Left("SINK"), &|sink| Text::from(&sink.status.sink)),
+        (Column::Optional("KIND"), &|sink| Text::from(sink.service.kind.as_deref().unwrap_or_default())),
+        (Column::Left("STATE"), &state),
+        (Column::Right("RELAYS"), &|sink| Text::count(sink.service.relays, Paint::Plain)),
+        (Column::Optional("BREAKER"), &|sink| Text::new(breaker_words(&sink.service), breaker_paint(&sink.service))),
+        (Column::Right("HELD"), &|sink| Text::count(sink.service.held, Paint::Plain)),
+        (Column::Right("PENDING"), &|sink| Text::count(sink.status.pending, Paint::Plain)),
+        (Column::Right("DEAD"), &|sink| Text::count(sink.status.dead, Paint::Bad)),
+        (Column::Optional("RATE"), &|sink| Text::from(rate(sink))),
+    ];
+    output.listing(&page, &Listing { below, ..Listing::new("no sinks", columns) })
 }
 
 async fn change(store: &dyn Store, action: Action, output: &mut Output) -> Result<ExitCode> {

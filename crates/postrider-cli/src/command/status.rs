@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use postrider::ErrorKind;
-use postrider::inspect::{Page, SinkOverview, SinkStatus};
+use postrider::inspect::{Page, SinkOverview};
 
 use super::OnOutbox;
-use super::sinks::state_words;
+use super::sinks::state;
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
 use crate::format;
-use crate::output::{Column, Output, Paint, Text};
+use crate::output::{Column, Columns, Output, Paint, Text};
 use crate::store::Opened;
 
 const AFTER_HELP: &str = "\
@@ -43,69 +43,42 @@ impl OnOutbox for Args {
             return Ok(ExitCode::Ok);
         }
         let (sinks, now) = (page.items, outbox.store.now().await?);
-        output.table("", &QUEUE, sinks.iter().map(queue_row).collect())?;
+        output.records(QUEUE, &sinks)?;
         let window = sinks.first().map_or(Duration::ZERO, |sink| format::seconds(sink.status.recent_seconds));
         output.heading(&format!("attempts of the last {}", format::window(window)))?;
-        output.table("", &ATTEMPTS, sinks.iter().map(|sink| attempts_row(&sink.status, now)).collect())?;
+        let last = |time: Option<SystemTime>| match time {
+            Some(time) => Text::from(format::ago(now, time)),
+            None => Text::new("-", Paint::Quiet),
+        };
+        let attempts: Columns<'_, SinkOverview> = &[
+            (Column::Left("SINK"), &|sink| Text::from(&sink.status.sink)),
+            (Column::Right("DISPATCHED"), &|sink| Text::count(sink.status.recent.dispatched, Paint::Good)),
+            (Column::Right("RETRYABLE"), &|sink| Text::count(sink.status.recent.retryable, Paint::Warning)),
+            (Column::Right("FAILED"), &|sink| Text::count(sink.status.recent.failed, Paint::Bad)),
+            (Column::Right("ZOMBIE"), &|sink| Text::count(sink.status.recent.zombie_requeue, Paint::Warning)),
+            (Column::Right("LAST SUCCESS"), &|sink| last(sink.status.last_success_at)),
+            (Column::Right("LAST ERROR"), &|sink| last(sink.status.last_error_at)),
+        ];
+        output.records(attempts, &sinks)?;
         Ok(ExitCode::Ok)
     }
 }
 
-const QUEUE: [Column; 9] = [
-    Column::Left("SINK"),
-    Column::Right("PENDING"),
-    Column::Right("DUE"),
-    Column::Right("LEASED"),
-    Column::Right("EXPIRED"),
-    Column::Right("DEAD"),
-    Column::Right("PARKED"),
-    Column::Right("OLDEST"),
-    Column::Whole("STATE"),
+const QUEUE: Columns<'_, SinkOverview> = &[
+    (Column::Left("SINK"), &|sink| Text::from(&sink.status.sink)),
+    (Column::Right("PENDING"), &|sink| Text::count(sink.status.pending, Paint::Plain)),
+    (Column::Right("DUE"), &|sink| Text::count(sink.status.due, Paint::Plain)),
+    (Column::Right("LEASED"), &|sink| Text::count(sink.status.leased, Paint::Plain)),
+    (Column::Right("EXPIRED"), &|sink| Text::count(sink.status.expired, Paint::Warning)),
+    (Column::Right("DEAD"), &|sink| Text::count(sink.status.dead, Paint::Bad)),
+    (Column::Right("PARKED"), &|sink| Text::count(sink.status.parked_lanes, Paint::Bad)),
+    (Column::Right("OLDEST"), &oldest),
+    (Column::Whole("STATE"), &state),
 ];
 
-fn queue_row(sink: &SinkOverview) -> Vec<Text> {
-    let (state, paint) = state_words(sink);
-    let sink = &sink.status;
-    vec![
-        Text::from(&sink.sink),
-        Text::count(sink.pending, Paint::Plain),
-        Text::count(sink.due, Paint::Plain),
-        Text::count(sink.leased, Paint::Plain),
-        Text::count(sink.expired, Paint::Warning),
-        Text::count(sink.dead, Paint::Bad),
-        Text::count(sink.parked_lanes, Paint::Bad),
-        if sink.pending + sink.leased == 0 {
-            Text::new("-", Paint::Quiet)
-        } else {
-            Text::from(format::span(format::seconds(sink.oldest_pending_age_seconds)))
-        },
-        Text::new(state, paint),
-    ]
-}
-
-const ATTEMPTS: [Column; 7] = [
-    Column::Left("SINK"),
-    Column::Right("DISPATCHED"),
-    Column::Right("RETRYABLE"),
-    Column::Right("FAILED"),
-    Column::Right("ZOMBIE"),
-    Column::Right("LAST SUCCESS"),
-    Column::Right("LAST ERROR"),
-];
-
-fn attempts_row(sink: &SinkStatus, now: SystemTime) -> Vec<Text> {
-    let recent = &sink.recent;
-    let last = |time: Option<SystemTime>| match time {
-        Some(time) => Text::from(format::ago(now, time)),
-        None => Text::new("-", Paint::Quiet),
-    };
-    vec![
-        Text::from(&sink.sink),
-        Text::count(recent.dispatched, Paint::Good),
-        Text::count(recent.retryable, Paint::Warning),
-        Text::count(recent.failed, Paint::Bad),
-        Text::count(recent.zombie_requeue, Paint::Warning),
-        last(sink.last_success_at),
-        last(sink.last_error_at),
-    ]
+fn oldest(SinkOverview { status, .. }: &SinkOverview) -> Text {
+    if status.pending + status.leased == 0 {
+        return Text::new("-", Paint::Quiet);
+    }
+    Text::from(format::span(format::seconds(status.oldest_pending_age_seconds)))
 }

@@ -13,7 +13,6 @@ use std::time::Duration;
 use postrider::Store;
 use postrider::inspect::DeadFilter;
 use postrider::operate::Action;
-use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,13 +27,10 @@ use crate::options::Global;
 use crate::output;
 use crate::signals::Stop;
 use crate::store::{Address, Missing, Opened};
+use crate::terminal::Screen;
 
 /// Between the end of one look and the start of the next: looks never overlap.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the thread that reads keys takes to notice the end.
-const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Keys that wait to be looked at.
-const MAX_KEYS: usize = 16;
 /// Pictures and reports that wait to be drawn.
 const MAX_NEWS: usize = 16;
 
@@ -94,26 +90,17 @@ impl Prepared {
 
 /// Draws until somebody quits.
 async fn watch(store: Arc<dyn Store>, place: String, stop: &Stop) -> Result<()> {
-    let failed = |error: io::Error| {
-        Failure::new(ExitCode::Failure, format!("cannot draw on this terminal: {error}"))
-            .hint("without a terminal: postrider status")
-    };
-    // Also sees to it that a panic leaves the alternate screen first.
-    let mut terminal = ratatui::try_init().map_err(failed)?;
-    let _restore = Restore;
+    let mut screen = Screen::enter("without a terminal: postrider status")?;
     let ended = CancellationToken::new();
     let _end = ended.clone().drop_guard();
-    let (keys, mut pressed) = mpsc::channel(MAX_KEYS);
-    let reading = ended.clone();
-    std::thread::spawn(move || read_keys(&keys, &reading));
     let (tell, mut news) = mpsc::channel(MAX_NEWS);
     tokio::spawn(keep_looking(Arc::clone(&store), tell.clone(), ended.clone()));
     let (mut picture, mut view) = (Picture::new(place), View::new(output::colour(true)));
     loop {
-        terminal.draw(|frame| draw::draw(frame, &picture, &mut view)).map_err(failed)?;
+        screen.draw(|frame| draw::draw(frame, &picture, &mut view))?;
         tokio::select! {
             () = stop.token.cancelled() => break,
-            event = pressed.recv() => {
+            event = screen.events.recv() => {
                 let Some(event) = event else { break };
                 match view.press(&event, &picture) {
                     Act::Quit => break,
@@ -129,32 +116,6 @@ async fn watch(store: Arc<dyn Store>, place: String, stop: &Stop) -> Result<()> 
         }
     }
     Ok(())
-}
-
-/// Leaves the alternate screen however the function is left.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
-/// Reads keys until nobody wants them.
-fn read_keys(pressed: &mpsc::Sender<Event>, stop: &CancellationToken) {
-    while !stop.is_cancelled() {
-        let read = event::poll(KEY_WAIT).and_then(|ready| if ready { event::read().map(Some) } else { Ok(None) });
-        match read {
-            Ok(None) => {}
-            Ok(Some(event)) => {
-                if pressed.blocking_send(event).is_err() {
-                    return;
-                }
-            }
-            // The terminal is gone.
-            Err(_) => return,
-        }
-    }
 }
 
 /// One look after the other, each bounded in time.

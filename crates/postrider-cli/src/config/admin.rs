@@ -9,7 +9,7 @@ use postrider_relay::secret::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-use super::fault;
+use super::{fault, token};
 use crate::failure::{Failure, Result};
 use crate::server::host::Hosts;
 
@@ -137,20 +137,8 @@ impl AdminSection {
                 Failure::usage(format!("the admin token {name:?} cannot be used: {reason}"))
                     .hint("see [admin] in the configuration, and POSTRIDER_ADMIN_TOKEN")
             };
-            let secret = token.reveal("the token").map_err(|error| wrong(&error.to_string()))?;
-            let secret = secret.trim().to_owned();
-            if name.trim().is_empty() {
-                return Err(wrong("it has no name, and the audit needs one"));
-            }
-            if secret.is_empty() {
-                return Err(wrong("it is empty"));
-            }
-            if tokens.iter().any(|other| other.name == name) {
-                return Err(wrong("there are two of that name"));
-            }
-            if tokens.iter().any(|other| other.secret == secret) {
-                return Err(wrong("another one is the same"));
-            }
+            let before = tokens.iter().map(|other| (other.name.as_str(), other.secret.as_str()));
+            let secret = token::secret((name, token), before, "the audit").map_err(|reason| wrong(&reason))?;
             tokens.push(AdminToken { name: name.to_owned(), secret, role });
         }
         Ok(AdminConfig {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use super::admin::hosts;
+use super::token;
 use crate::failure::{Failure, Result};
 use crate::server::host::Hosts;
 
@@ -113,22 +114,11 @@ impl ReceiveSection {
                 Failure::usage(format!("the token {name:?} of senders cannot be used: {reason}"))
                     .hint("see [receive] in the configuration, and POSTRIDER_RECEIVE_TOKEN")
             };
-            let secret = token.reveal("the token").map_err(|error| wrong(&error.to_string()))?;
-            let secret = secret.trim().to_owned();
-            if name.trim().is_empty() {
-                return Err(wrong("it has no name, and a sender that is refused needs one"));
-            }
-            if secret.is_empty() {
-                return Err(wrong("it is empty"));
-            }
+            let before = senders.iter().map(|other| (other.name.as_str(), other.secret.as_str()));
+            let secret =
+                token::secret((name, token), before, "a sender that is refused").map_err(|reason| wrong(&reason))?;
             if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(wrong("it holds what no HTTP header can: use letters, digits and punctuation"));
-            }
-            if senders.iter().any(|other| other.name == name) {
-                return Err(wrong("there are two of that name"));
-            }
-            if senders.iter().any(|other| other.secret == secret) {
-                return Err(wrong("another one is the same"));
             }
             if section.is_some_and(|section| section.tenants.is_empty()) {
                 return Err(wrong(

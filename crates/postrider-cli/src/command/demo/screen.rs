@@ -11,24 +11,19 @@ use std::time::Duration;
 
 use postrider::inspect::DeadFilter;
 use postrider::operate::{Action, MAX_PER_ACTION};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::sync::mpsc;
+use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
 use tokio_util::sync::CancellationToken;
 
 use super::SINK;
 use super::receiver::Receiver;
 use super::view::Viewer;
 use super::world::Tone;
-use crate::exit_code::ExitCode;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::terminal::Screen;
 use crate::{operator, output};
 
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(125);
-/// How long the thread that reads keys takes to notice the end.
-const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Keys that wait to be looked at.
-const MAX_KEYS: usize = 16;
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,88 +32,46 @@ enum Wish {
     Pause,
     Down,
     Redrive,
-    /// The terminal has another size.
+    /// Nothing, or the terminal has another size.
     Redraw,
 }
 
 /// Draws until the end, or until somebody quits.
 pub(super) async fn show(mut viewer: Viewer, receiver: &Arc<Receiver>, end: &CancellationToken) -> Result<()> {
-    let failed = |error: io::Error| {
-        Failure::new(ExitCode::Failure, format!("cannot draw on this terminal: {error}"))
-            .hint("without a terminal it prints lines: postrider demo | cat")
-    };
-    // Also sees to it that a panic leaves the alternate screen first.
-    let mut terminal = ratatui::try_init().map_err(failed)?;
-    let restore = Restore;
+    let mut screen = Screen::enter("without a terminal it prints lines: postrider demo | cat")?;
     let colour = output::colour(true);
-    let (keys, mut wishes) = mpsc::channel(MAX_KEYS);
-    let reading = CancellationToken::new();
-    let _stop_reading = reading.clone().drop_guard();
-    std::thread::spawn(move || read_keys(&keys, &reading));
     let mut frames = tokio::time::interval(FRAME);
     frames.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             () = end.cancelled() => break,
             _ = frames.tick() => {}
-            wish = wishes.recv() => match wish {
-                Some(Wish::Quit) | None => break,
-                Some(Wish::Down) => receiver.toggle(),
-                Some(Wish::Pause) => pause(&viewer).await?,
-                Some(Wish::Redrive) => redrive(&viewer).await?,
-                Some(Wish::Redraw) => {}
+            event = screen.events.recv() => match event.as_ref().map_or(Wish::Quit, wish) {
+                Wish::Quit => break,
+                Wish::Down => receiver.toggle(),
+                Wish::Pause => pause(&viewer).await?,
+                Wish::Redrive => redrive(&viewer).await?,
+                Wish::Redraw => {}
             },
         }
         let now = viewer.look().await;
         let down = receiver.is_down();
-        terminal.draw(|frame| draw::draw(frame, &viewer, &now, down, colour)).map_err(failed)?;
+        screen.draw(|frame| draw::draw(frame, &viewer, &now, down, colour))?;
     }
-    drop(restore);
+    drop(screen);
     drop(writeln!(io::stdout(), "stopping: the producers, then the relay …"));
     Ok(())
 }
 
-/// Leaves the alternate screen however the function is left.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
-/// Reads keys until nobody wants them.
-fn read_keys(wishes: &mpsc::Sender<Wish>, stop: &CancellationToken) {
-    while !stop.is_cancelled() {
-        let read = event::poll(KEY_WAIT).and_then(|ready| if ready { event::read().map(Some) } else { Ok(None) });
-        match read {
-            Ok(None) => {}
-            Ok(Some(event)) => {
-                if let Some(wish) = wish(&event)
-                    && wishes.blocking_send(wish).is_err()
-                {
-                    return;
-                }
-            }
-            // The terminal is gone.
-            Err(_) => return,
-        }
-    }
-}
-
-fn wish(event: &Event) -> Option<Wish> {
-    let key = match event {
-        Event::Resize(..) => return Some(Wish::Redraw),
-        Event::Key(key) if key.kind == KeyEventKind::Press => key,
-        _ => return None,
-    };
+fn wish(event: &Event) -> Wish {
+    let Some(key) = event.as_key_press_event() else { return Wish::Redraw };
     match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
-        KeyCode::Char('p') => Some(Wish::Pause),
-        KeyCode::Char('d') => Some(Wish::Down),
-        KeyCode::Char('r') => Some(Wish::Redrive),
-        _ => None,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Wish::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Wish::Quit,
+        KeyCode::Char('p') => Wish::Pause,
+        KeyCode::Char('d') => Wish::Down,
+        KeyCode::Char('r') => Wish::Redrive,
+        _ => Wish::Redraw,
     }
 }
 
@@ -158,11 +111,11 @@ mod tests {
     #[test]
     fn keys_are_wishes() {
         let key = |code, modifiers| wish(&Event::Key(KeyEvent::new(code, modifiers)));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Quit));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
-        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::Quit));
-        assert_eq!(key(KeyCode::Char('d'), KeyModifiers::NONE), Some(Wish::Down));
-        assert_eq!(wish(&Event::Resize(1, 1)), Some(Wish::Redraw));
-        assert_eq!(wish(&Event::FocusGained), None);
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Wish::Quit);
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), Wish::Redraw);
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Wish::Quit);
+        assert_eq!(key(KeyCode::Char('d'), KeyModifiers::NONE), Wish::Down);
+        assert_eq!(wish(&Event::Resize(1, 1)), Wish::Redraw);
+        assert_eq!(wish(&Event::FocusGained), Wish::Redraw);
     }
 }

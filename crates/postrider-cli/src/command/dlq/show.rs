@@ -1,18 +1,13 @@
 //! Dead letters as a list, newest first, and as groups of one kind. Nothing is changed.
 
-use std::time::SystemTime;
-
 use postrider::Store;
-use postrider::inspect::{Cursor, DeadGroup, DeadLetter, DeadReason, Page, PageRequest};
+use postrider::inspect::{DeadGroup, DeadLetter, DeadReason, Page};
 
 use crate::exit_code::ExitCode;
 use crate::failure::Result;
-use crate::filter::DeadOptions;
+use crate::filter::{DeadOptions, PageOptions};
 use crate::format;
-use crate::output::{Column, Listing, Output, Paint, Text};
-
-/// Most lines of one page: more belongs into a query of one's own.
-const MAX_ROWS: i64 = 10_000;
+use crate::output::{Column, Columns, Listing, Output, Paint, Text};
 
 /// What is said if there is nothing.
 const NONE: &str = "no dead letters";
@@ -38,13 +33,8 @@ Examples:
 pub(super) struct ListArgs {
     #[command(flatten)]
     which: DeadOptions,
-    /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS))]
-    limit: u32,
-    /// The next page: the cursor that the previous page printed
-    #[arg(long, value_name = "CURSOR")]
-    after: Option<Cursor>,
+    #[command(flatten)]
+    page: PageOptions,
 }
 
 /// Count dead letters by sink, topic, reason and code
@@ -57,53 +47,31 @@ pub(super) struct GroupsArgs {
 
 pub(super) async fn list(store: &dyn Store, args: ListArgs, output: &mut Output) -> Result<ExitCode> {
     let now = store.now().await?;
-    let page = PageRequest { after: args.after, limit: args.limit };
-    let page = store.dead_letters(&args.which.filter(now), &page).await?;
-    let listing = Listing {
-        empty: NONE,
-        columns: &COLUMNS,
-        row: &|letter| row(letter, now),
-        narrow: Some((&NARROW, &|letter| narrow_row(letter, now))),
-        below: None,
-    };
-    output.listing(&page, &listing)
+    let page = store.dead_letters(&args.which.filter(now), &args.page.request()).await?;
+    let columns: Columns<'_, DeadLetter> = &[
+        (Column::Whole("MESSAGE"), &|letter| Text::from(letter.message_id.to_string())),
+        (Column::Right("DIED"), &|letter| Text::from(format::age(now, letter.died_at))),
+        (Column::Left("SINK"), &|letter| Text::from(&letter.sink)),
+        (Column::Left("TOPIC"), &|letter| Text::from(topic(letter))),
+        (Column::Left("CODE"), &|letter| Text::new(code(letter.reason, letter.error_code.as_deref()), Paint::Bad)),
+        (Column::Optional("LANE"), &|letter| Text::from(lane(letter))),
+        (Column::Optional("ERROR"), &|letter| error(letter.error_message.as_deref())),
+    ];
+    // Where it was going and why it died stand under the topic.
+    let narrow: Columns<'_, DeadLetter> =
+        &[columns[0], columns[1], (Column::Left("TOPIC"), &|letter| Text::from(topic(letter)).below(&rest(letter)))];
+    output.listing(&page, &Listing { narrow: Some(narrow), ..Listing::new(NONE, columns) })
 }
 
-const COLUMNS: [Column; 7] = [
-    Column::Whole("MESSAGE"),
-    Column::Right("DIED"),
-    Column::Left("SINK"),
-    Column::Left("TOPIC"),
-    Column::Left("CODE"),
-    Column::Optional("LANE"),
-    Column::Optional("ERROR"),
-];
-
-fn row(letter: &DeadLetter, now: SystemTime) -> Vec<Text> {
-    vec![
-        Text::from(letter.message_id.to_string()),
-        Text::from(format::age(now, letter.died_at)),
-        Text::from(&letter.sink),
-        Text::from(topic(letter)),
-        Text::new(code(letter.reason, letter.error_code.as_deref()), Paint::Bad),
-        Text::from(lane(letter)),
-        Text::new(letter.error_message.as_deref().unwrap_or_default(), Paint::Quiet),
-    ]
-}
-
-/// For a terminal that is too narrow: where it was going and why it died stand under the topic.
-const NARROW: [Column; 3] = [COLUMNS[0], COLUMNS[1], COLUMNS[3]];
-
-fn narrow_row(letter: &DeadLetter, now: SystemTime) -> Vec<Text> {
+fn rest(letter: &DeadLetter) -> String {
     let code = code(letter.reason, letter.error_code.as_deref()).to_owned();
     let error = letter.error_message.clone().unwrap_or_default();
-    let more: Vec<String> =
-        [letter.sink.clone(), lane(letter), code, error].into_iter().filter(|text| !text.is_empty()).collect();
-    vec![
-        Text::from(letter.message_id.to_string()),
-        Text::from(format::age(now, letter.died_at)),
-        Text::from(topic(letter)).below(&more.join(", ")),
-    ]
+    let rest = [letter.sink.clone(), lane(letter), code, error].into_iter().filter(|text| !text.is_empty());
+    rest.collect::<Vec<_>>().join(", ")
+}
+
+fn error(message: Option<&str>) -> Text {
+    Text::new(message.unwrap_or_default(), Paint::Quiet)
 }
 
 fn topic(letter: &DeadLetter) -> String {
@@ -130,26 +98,13 @@ fn lane(letter: &DeadLetter) -> String {
 pub(super) async fn groups(store: &dyn Store, args: GroupsArgs, output: &mut Output) -> Result<ExitCode> {
     let now = store.now().await?;
     let page = Page::whole(store.dead_groups(&args.which.filter(now)).await?);
-    let row = |group: &DeadGroup| group_row(group, now);
-    output.listing(&page, &Listing { empty: NONE, columns: &GROUPS, row: &row, narrow: None, below: None })
-}
-
-const GROUPS: [Column; 6] = [
-    Column::Right("DEAD"),
-    Column::Left("SINK"),
-    Column::Left("TOPIC"),
-    Column::Left("CODE"),
-    Column::Right("LAST"),
-    Column::Optional("ERROR"),
-];
-
-fn group_row(group: &DeadGroup, now: SystemTime) -> Vec<Text> {
-    vec![
-        Text::count(group.count, Paint::Bad),
-        Text::from(&group.sink),
-        Text::from(&group.topic),
-        Text::from(code(group.reason, group.error_code.as_deref())),
-        Text::from(format::age(now, group.last_died_at)),
-        Text::new(group.error_message.as_deref().unwrap_or_default(), Paint::Quiet),
-    ]
+    let columns: Columns<'_, DeadGroup> = &[
+        (Column::Right("DEAD"), &|group| Text::count(group.count, Paint::Bad)),
+        (Column::Left("SINK"), &|group| Text::from(&group.sink)),
+        (Column::Left("TOPIC"), &|group| Text::from(&group.topic)),
+        (Column::Left("CODE"), &|group| Text::from(code(group.reason, group.error_code.as_deref()))),
+        (Column::Right("LAST"), &|group| Text::from(format::age(now, group.last_died_at))),
+        (Column::Optional("ERROR"), &|group| error(group.error_message.as_deref())),
+    ];
+    output.listing(&page, &Listing::new(NONE, columns))
 }

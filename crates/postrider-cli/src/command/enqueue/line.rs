@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use postrider::Message;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::maybe::Maybe as _;
 
 /// The parameters of `outbox.enqueue`.
 const FIELDS: [&str; 13] = [
@@ -155,29 +157,16 @@ fn build(fields: &Fields<'_>) -> Result<Message, String> {
         (Some(_), Some(_)) => return Err("give a payload or a body, not both".to_owned()),
         (None, None) => return Err("payload is missing (or a body)".to_owned()),
     };
-    if let Some(content_type) = content_type {
-        message = message.content_type(content_type);
-    }
-    if let Some(namespace) = fields.text("namespace")? {
-        message = message.namespace(namespace);
-    }
-    if let Some(tenant) = fields.text("tenant_id")? {
-        message = message.tenant(tenant);
-    }
-    if let Some(lane) = fields.text("lane")? {
-        message = message.lane(lane);
-    }
-    if let Some(key) = fields.text("dedupe_key")? {
-        message = message.dedupe_key(key);
-    }
-    if let Some(priority) = fields.get("priority", "a whole number from -100 to 100")? {
-        message = message.priority(priority);
-    }
+    message = message
+        .maybe(content_type, Message::content_type)
+        .maybe(fields.text("namespace")?, Message::namespace)
+        .maybe(fields.text("tenant_id")?, Message::tenant)
+        .maybe(fields.text("lane")?, Message::lane)
+        .maybe(fields.text("dedupe_key")?, Message::dedupe_key)
+        .maybe(fields.get("priority", "a whole number from -100 to 100")?, Message::priority)
+        .maybe(fields.time("occurred_at")?.map(SystemTime::from), Message::occurred_at);
     let headers: Option<BTreeMap<String, String>> = fields.get("headers", "an object whose values are text")?;
     message = headers.into_iter().flatten().fold(message, |message, (name, value)| message.header(name, value));
-    if let Some(occurred_at) = fields.time("occurred_at")? {
-        message = message.occurred_at(occurred_at.into());
-    }
     match (fields.time("due_at")?, delay(fields)?) {
         (Some(_), Some(_)) => Err("give due_at or delay_seconds, not both".to_owned()),
         (Some(due_at), None) => Ok(message.due_at(due_at.into())),
