@@ -95,7 +95,7 @@ pub trait Sink: Send + Sync + 'static {
     async fn deliver(&self, batch: &[Arc<Claimed>]) -> Vec<Verdict>;
 
     /// Looks at the destination without sending a message: whether it answers, whether what is needed there exists, and
-    /// what about it is weak. Asked by `postrider check`, never while delivering. It must come to an end by itself.
+    /// what about it is weak. Asked by an operator, never while delivering. It must come to an end by itself.
     async fn check(&self) -> Vec<Finding> {
         Vec::new()
     }

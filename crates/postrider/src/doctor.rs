@@ -1,5 +1,5 @@
 //! What hurts an outbox, looked for: in the server, in the schema, in the file, in what waits. Each finding says what was
-//! seen, why it matters and how to mend it. Called by `postrider doctor`; looks only, and mends nothing.
+//! seen, why it matters and how to mend it. Called by the command line; looks only, and mends nothing.
 
 mod backlog;
 #[cfg(feature = "postgres")]

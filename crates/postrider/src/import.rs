@@ -1,6 +1,6 @@
 //! Imports messages from another outbox's table of the same database. Each batch is one statement that reads the old table with
 //! the caller's rights and writes through `import_rows`, so that a row is imported once or not at all. Called by
-//! `postrider import`. It deletes nothing and changes no old table.
+//! the command line. It deletes nothing and changes no old table.
 
 mod mapping;
 

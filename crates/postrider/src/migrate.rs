@@ -1,6 +1,6 @@
 //! Brings a database to the schema this build needs: numbered migrations, each applied once and frozen, then functions
 //! and views, re-applied whenever their text changed. All in one transaction, under a lock on the list of migrations, so any
-//! number of migrators may start at once. Called by `postrider migrate`, by tests, and by applications at start.
+//! number of migrators may start at once. Called by the command line, by tests, and by applications at start.
 
 mod roles;
 

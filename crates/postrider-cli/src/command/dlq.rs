@@ -62,24 +62,12 @@ pub(crate) struct Args {
 enum Verb {
     List(show::ListArgs),
     Groups(show::GroupsArgs),
-    Redrive(RedriveArgs),
-    Discard(DiscardArgs),
-}
-
-/// Make dead letters pending again, with a new attempt count
-#[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_REDRIVE)]
-struct RedriveArgs {
-    #[command(flatten)]
-    what: What,
-}
-
-/// Give up dead letters for good
-#[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_DISCARD)]
-struct DiscardArgs {
-    #[command(flatten)]
-    what: What,
+    /// Make dead letters pending again, with a new attempt count
+    #[command(after_help = AFTER_REDRIVE)]
+    Redrive(What),
+    /// Give up dead letters for good
+    #[command(after_help = AFTER_DISCARD)]
+    Discard(What),
 }
 
 #[derive(Debug, clap::Args)]
@@ -122,8 +110,7 @@ impl OnOutbox for Args {
     fn check(&self) -> Result<()> {
         match &self.verb {
             Verb::List(_) | Verb::Groups(_) => Ok(()),
-            Verb::Redrive(args) => args.what.check(),
-            Verb::Discard(args) => args.what.check(),
+            Verb::Redrive(what) | Verb::Discard(what) => what.check(),
         }
     }
 
@@ -132,8 +119,8 @@ impl OnOutbox for Args {
         match self.verb {
             Verb::List(args) => show::list(store, args, output).await,
             Verb::Groups(args) => show::groups(store, args, output).await,
-            Verb::Redrive(args) => args.what.run(Bulk::Redrive, store, output).await,
-            Verb::Discard(args) => args.what.run(Bulk::Discard, store, output).await,
+            Verb::Redrive(what) => what.run(Bulk::Redrive, store, output).await,
+            Verb::Discard(what) => what.run(Bulk::Discard, store, output).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes each message as one line of JSON to stdout, or to any other open file. What `postrider run` does when no other
+//! Writes each message as one line of JSON to stdout, or to any other open file. What a relay of the command line does when no other
 //! sink is given, and how a message is handed to a script.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Group roles: made once for the server, granted for one schema. `postrider migrate roles` calls this; `migrate up`
+//! Group roles: made once for the server, granted for one schema. The command line calls this; a migration
 //! repeats the grants after functions or views were replaced. Login roles are the operator's to make and to grant to.
 
 use serde::Serialize;
