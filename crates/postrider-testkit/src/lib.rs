@@ -45,6 +45,7 @@ pub mod sink_contract;
 mod supervisor;
 mod template;
 mod wire;
+pub mod worlds;
 
 pub use browser::{StoryOutput, story};
 pub use cluster::Cluster;

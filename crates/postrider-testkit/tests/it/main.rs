@@ -9,3 +9,4 @@ mod cluster;
 mod proxies;
 mod public_api;
 mod template;
+mod worlds;
