@@ -73,12 +73,12 @@ async fn one_round_trip_to_enqueue() {
 
 /// Pages that each call touches, the first of a session, which looks everything up in the catalogs, and later ones.
 const PAGES: [(&str, i64); 6] = [
-    ("the first claim of a session", 2_870),
-    ("a claim of nothing", 13),
-    ("a claim of one", 18),
-    ("completing one", 19),
-    ("a claim of a hundred", 716),
-    ("completing a hundred", 1_008),
+    ("the first claim of a session", 2_585),
+    ("a claim of nothing", 7),
+    ("a claim of one", 16),
+    ("completing one", 10),
+    ("a claim of a hundred", 613),
+    ("completing a hundred", 827),
 ];
 
 /// What a call costs may not creep up: each commit that adds a twentieth says so here.
@@ -93,8 +93,9 @@ async fn claims_and_completions_touch_few_pages() {
     let (database, client) = fresh().await;
     run(&client, "select outbox.enqueue('t', '{}')").await;
     let worker = database.connect().await;
-    let mut most = PAGES.map(|(what, _)| (what, 0));
-    let mut count = |which: usize, pages: i64| most[which].1 = most[which].1.max(pages);
+    // The least of three rounds: when autovacuum has been at a table, the next call plans its statements anew.
+    let mut least = PAGES.map(|(what, _)| (what, i64::MAX));
+    let mut count = |which: usize, pages: i64| least[which].1 = least[which].1.min(pages);
     let complete = "from outbox.mark_delivered((select lease_token from outbox.delivery limit 1), \
                     array(select message_id from outbox.delivery))";
     count(0, pages(&worker, "from outbox.claim('w', 100, 60)").await);
@@ -112,8 +113,8 @@ async fn claims_and_completions_touch_few_pages() {
             count(which + 1, pages(&worker, &format!("from outbox.mark_delivered('{token}', '{ids}')")).await);
         }
     }
-    println!("{most:?}");
-    for ((what, known), (_, cost)) in PAGES.into_iter().zip(most) {
+    println!("{least:?}");
+    for ((what, known), (_, cost)) in PAGES.into_iter().zip(least) {
         assert_no_dearer(what, cost, known);
     }
 }

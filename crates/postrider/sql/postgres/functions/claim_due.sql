@@ -12,26 +12,25 @@
 --
 -- One statement for each step, and for each index: an empty claim starts two of them, and none that is made for thousands.
 create or replace function :"schema".pick_due(
-    sink text, tenant_id text, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
-    max_attempts integer, due_from timestamptz,
-    out places tid[], out unsettled_ids uuid[], out bytes bigint, out tried boolean, out more boolean
+    sink text, tenant_id text, lowest integer, room integer, room_bytes bigint, at_least_one boolean,
+    at_time timestamptz, due_from timestamptz,
+    out places tid[], out bytes bigint, out tried boolean, out more boolean, out low uuid, out high uuid
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
 as $$
 #variable_conflict use_column
 declare
-    v_priority    integer := -101;  -- Below the lowest: only where the first hop begins.
+    v_priority    integer := pick_due.lowest;
     v_priorities  integer[] := '{}';
-    v_sizes       integer[] := '{}';
     v_found       record;
 begin
     places := '{}';
-    unsettled_ids := '{}';
     bytes := 0;
     tried := false;
     more := false;
-    loop
+    while v_priority is not null loop
+        v_priorities := v_priority || v_priorities;
         if pick_due.tenant_id is null then
             v_priority := (
                 select d.priority from delivery d
@@ -45,20 +44,16 @@ begin
                   and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1 and d.priority > v_priority
                 order by d.priority, d.due_at desc, d.message_id desc limit 1);
         end if;
-        exit when v_priority is null;
-        v_priorities := v_priority || v_priorities;
     end loop;
 
     foreach v_priority in array v_priorities loop
         exit when cardinality(places) >= room;
         if pick_due.tenant_id is null then
-            select array_agg(p.place) as places, array_agg(p.size_bytes) as sizes, array_agg(p.unsettled_id) as unsettled_ids,
-                   bool_or(p.tried) as tried, sum(p.size_bytes) as bytes
+            select array_agg(p.place) as places, array_agg(p.message_id order by p.message_id) as ids,
+                   sum(p.size_bytes) as bytes, bool_or(p.tried) as tried
             into v_found
             from (
-                select d.ctid as place, d.size_bytes, d.attempt_count > 0 as tried,
-                       case when d.lease_token is not null or d.attempt_count >= pick_due.max_attempts
-                            then d.message_id end as unsettled_id
+                select d.ctid as place, d.message_id, d.size_bytes, d.attempt_count > 0 as tried
                 from delivery d
                 where d.sink = pick_due.sink and d.lane is null and d.priority = v_priority
                   and d.due_at <= pick_due.at_time and d.due_at >= pick_due.due_from
@@ -68,13 +63,11 @@ begin
                 for update skip locked
             ) p;
         else
-            select array_agg(p.place) as places, array_agg(p.size_bytes) as sizes, array_agg(p.unsettled_id) as unsettled_ids,
-                   bool_or(p.tried) as tried, sum(p.size_bytes) as bytes
+            select array_agg(p.place) as places, array_agg(p.message_id order by p.message_id) as ids,
+                   sum(p.size_bytes) as bytes, bool_or(p.tried) as tried
             into v_found
             from (
-                select d.ctid as place, d.size_bytes, d.attempt_count > 0 as tried,
-                       case when d.lease_token is not null or d.attempt_count >= pick_due.max_attempts
-                            then d.message_id end as unsettled_id
+                select d.ctid as place, d.message_id, d.size_bytes, d.attempt_count > 0 as tried
                 from delivery d
                 where d.sink = pick_due.sink and d.tenant_id = pick_due.tenant_id
                   and num_nonnulls(d.lane) = 0 and num_nonnulls(d.tenant_id) = 1 and d.priority = v_priority
@@ -87,24 +80,24 @@ begin
         end if;
         if v_found.bytes is not null then
             places := places || v_found.places;
-            v_sizes := v_sizes || v_found.sizes;
-            unsettled_ids := unsettled_ids || v_found.unsettled_ids;
             tried := tried or v_found.tried;
             bytes := bytes + v_found.bytes;
+            low := least(low, v_found.ids[1]);
+            high := greatest(high, v_found.ids[cardinality(v_found.ids)]);
         end if;
     end loop;
 
     if bytes > room_bytes then
         select coalesce(array_agg(f.place order by f.nth) filter (where f.fits), '{}'),
-               coalesce(array_agg(f.unsettled_id order by f.nth) filter (where f.fits), '{}'),
                coalesce(sum(f.size_bytes) filter (where f.fits), 0), bool_or(not f.fits)
-        into places, unsettled_ids, bytes, more
+        into places, bytes, more
         from (
-            select i.*, sum(i.size_bytes) over (order by i.nth) <= room_bytes or (at_least_one and i.nth = 1) as fits
-            from unnest(places, v_sizes, unsettled_ids) with ordinality i (place, size_bytes, unsettled_id, nth)
+            select i.*, d.size_bytes,
+                   sum(d.size_bytes) over (order by i.nth) <= room_bytes or (at_least_one and i.nth = 1) as fits
+            from unnest(places) with ordinality i (place, nth)
+            cross join lateral (select t.size_bytes from delivery t where t.ctid = i.place offset 0) d
         ) f;
     end if;
-    unsettled_ids := array_remove(unsettled_ids, null);
 end
 $$;
 comment on function :"schema".pick_due is 'Internal to claim: locks due deliveries without a lane.';

@@ -12,15 +12,14 @@
 -- anything behind it in its lane.
 -- Most lanes are fresh: nothing was ever handed out of what is in them now, so nobody can hold anything there, and a run is
 -- what is locked without a gap. All the rules above are asked only of the others.
--- Returns where each row stands, how much is sent for it, its id if it needs more than a lease (see pick_due), whether it was
--- tried before, lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is free. at_limit: the hop
+-- Returns where each row stands, its id, how much is sent for it, whether it was tried before, lane and number. Zero rows: every lane up to `up_to_lane` was looked at and none is free. at_limit: the hop
 -- limit was reached at this lane (place is null if it is not free).
 create or replace function :"schema".claim_lane_runs(
     sink text, tenant_id text, room integer, at_time timestamptz, max_attempts integer,
     lane_run integer, after_lane text, up_to_lane text, hop_limit integer
 )
     returns table (
-        place tid, size_bytes integer, unsettled_id uuid, tried boolean, lane text, sequence_id bigint, at_limit boolean
+        place tid, message_id uuid, size_bytes integer, tried boolean, lane text, sequence_id bigint, at_limit boolean
     )
     language plpgsql rows 100
     set search_path = pg_catalog, :"schema", pg_temp
@@ -68,15 +67,15 @@ begin
         where l.hops < claim_lane_runs.hop_limit
           and (claim_lane_runs.up_to_lane is null or n.lane <= claim_lane_runs.up_to_lane)
     )
-    select r.place, r.size_bytes, r.unsettled_id, r.tried, l.lane, r.sequence_id, l.hops = claim_lane_runs.hop_limit
+    select r.place, r.message_id, r.size_bytes, r.tried, l.lane, r.sequence_id, l.hops = claim_lane_runs.hop_limit
     from hop l
     left join lateral (
         -- A fresh lane, as most are. Of what is fresh and locked, in the order of the numbers, as much as has no gap.
-        select f.place, f.size_bytes, null::uuid as unsettled_id, false as tried, f.sequence_id
+        select f.place, f.message_id, f.size_bytes, false as tried, f.sequence_id
         from (
             select o.*, count(*) over low_to_high = max(o.nth) over low_to_high as unbroken
             from (
-                select d.ctid as place, d.size_bytes, d.sequence_id, w.nth
+                select d.ctid as place, d.message_id, d.size_bytes, d.sequence_id, w.nth
                 from (
                     select d.ctid as place, d.xmin as version, row_number() over () as nth,
                            d.due_at <= claim_lane_runs.at_time
@@ -112,8 +111,7 @@ begin
             limit least(claim_lane_runs.lane_run, claim_lane_runs.room)
         ),
         wanted as (
-            select w.place, w.version, w.leased, w.lease_expires_at, bool_or(w.attempt_count >= claim_lane_runs.max_attempts)
-                       over low_to_high as one_exhausted,
+            select w.place, w.version, w.leased, w.lease_expires_at,
                    case when bool_and(w.free) over low_to_high
                              and (w.nth = 1 or not (
                                  bool_or(w.attempt_count >= claim_lane_runs.max_attempts) over low_to_high
@@ -124,7 +122,7 @@ begin
             window low_to_high as (order by w.nth)
             union all
             -- What was handed out with the head and is not among its lowest.
-            select t.ctid, t.xmin, true, t.lease_expires_at, false, null
+            select t.ctid, t.xmin, true, t.lease_expires_at, null
             from (select min(w.lane_tail) filter (where w.nth = 1) as lane_tail, max(w.sequence_id) as sequence_id
                   from lowest w) h
             cross join lateral (
@@ -136,8 +134,8 @@ begin
             where t.lease_token is not null
         ),
         locked as (
-            select d.ctid as place, d.size_bytes, d.sequence_id, d.attempt_count > 0 as tried, w.nth, w.leased, w.leased_in_all,
-                   case when w.leased or w.one_exhausted then d.message_id end as unsettled_id
+            select d.ctid as place, d.message_id, d.size_bytes, d.sequence_id, d.attempt_count > 0 as tried, w.nth, w.leased,
+                   w.leased_in_all
             from (
                 select w.*, count(*) filter (where w.leased) over () as leased_in_all,
                        coalesce(bool_or(w.lease_expires_at > claim_lane_runs.at_time) over (), false) as one_lives
@@ -147,7 +145,7 @@ begin
             where not w.one_lives and (w.leased or w.nth is not null) and d.xmin = w.version
             for update of d skip locked
         )
-        select k.place, k.size_bytes, k.unsettled_id, k.tried, k.sequence_id
+        select k.place, k.message_id, k.size_bytes, k.tried, k.sequence_id
         from (
             select o.*, row_number() over (order by o.nth) as locked_nth,
                    count(*) filter (where o.leased) over () as leased_and_locked

@@ -6,8 +6,8 @@
 create or replace function :"schema".claim_lanes(
     sink text, tenant_id text, room integer, room_bytes bigint, at_least_one boolean, at_time timestamptz,
     max_attempts integer, lane_run integer, start_lane text, hop_limit integer,
-    out places tid[], out lane_tails bigint[], out unsettled_ids uuid[], out bytes bigint, out tried boolean,
-    out last_lane text
+    out places tid[], out lane_tails bigint[], out bytes bigint, out tried boolean, out last_lane text, out low uuid,
+    out high uuid
 )
     language plpgsql
     set search_path = pg_catalog, :"schema", pg_temp
@@ -18,7 +18,6 @@ declare
 begin
     places := '{}';
     lane_tails := '{}';
-    unsettled_ids := '{}';
     bytes := 0;
     tried := false;
     last_lane := start_lane;
@@ -29,8 +28,8 @@ begin
         -- A lane's tail is the last number that is really handed out.
         select array_agg(k.place order by k.nth) filter (where k.fits) as places,
                array_agg(k.lane_tail order by k.nth) filter (where k.fits) as tails,
-               array_agg(k.unsettled_id) filter (where k.fits and k.unsettled_id is not null) as unsettled_ids,
                coalesce(sum(k.size_bytes) filter (where k.fits), 0) as bytes, coalesce(bool_or(k.tried), false) as tried,
+               array_agg(k.message_id order by k.message_id) filter (where k.fits) as ids,
                max(k.lane collate "C") filter (where k.fits or k.place is null) as last_lane,
                bool_or(k.at_limit) as hop_limited, bool_or(k.place is not null and not k.fits) as too_large
         into v_run
@@ -43,14 +42,15 @@ begin
                 from claim_lane_runs(sink, tenant_id, room - cardinality(places), at_time, max_attempts, lane_run,
                                      case leg when 1 then start_lane else '' end, case leg when 2 then start_lane end,
                                      hop_limit)
-                     with ordinality as r (place, size_bytes, unsettled_id, tried, lane, sequence_id, at_limit, nth)
+                     with ordinality as r (place, message_id, size_bytes, tried, lane, sequence_id, at_limit, nth)
             ) c
         ) k;
         places := places || coalesce(v_run.places, '{}');
         lane_tails := lane_tails || coalesce(v_run.tails, '{}');
-        unsettled_ids := unsettled_ids || coalesce(v_run.unsettled_ids, '{}');
         bytes := bytes + v_run.bytes;
         tried := tried or v_run.tried;
+        low := least(low, v_run.ids[1]);
+        high := greatest(high, v_run.ids[cardinality(v_run.ids)]);
         if cardinality(places) >= room or v_run.hop_limited or v_run.too_large then
             last_lane := coalesce(v_run.last_lane, last_lane);
             exit;

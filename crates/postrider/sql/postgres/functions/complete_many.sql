@@ -28,6 +28,7 @@ declare
     v_now    constant timestamptz := clock_timestamp();
     v_count  constant integer := coalesce(cardinality(complete_many.message_id), 0);
     v_token  constant uuid := complete_many.lease_token[1];
+    v_alike  boolean;
     v_bad    record;
     v_lease  record;
 begin
@@ -67,10 +68,12 @@ begin
         end if;
     end if;
     -- As it usually is: all of one lease, each once, delivered.
-    if complete_many.state = array_fill('DISPATCHED'::text, array[v_count])
-       and complete_many.lease_token = array_fill(v_token, array[v_count])
-       and (select count(distinct i.id) from unnest(complete_many.message_id) i (id)) = v_count
-    then
+    v_alike := complete_many.state = array_fill('DISPATCHED'::text, array[v_count])
+        and complete_many.lease_token = array_fill(v_token, array[v_count]);
+    if v_alike and v_count > 1 then
+        v_alike := (select count(distinct i.id) from unnest(complete_many.message_id) i (id)) = v_count;
+    end if;
+    if v_alike then
         return query
         select * from complete_delivered(v_token, complete_many.message_id, complete_many.worker_id, v_now,
                                          complete_many.reference, complete_many.code, complete_many.latency_ms);
