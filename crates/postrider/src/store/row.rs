@@ -2,7 +2,9 @@
 //! names them so. What differs between the drivers is how a column's value is read: [`Column`].
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+#[cfg(feature = "sqlite")]
+use std::time::Duration;
+use std::time::SystemTime;
 
 #[cfg(feature = "sqlite")]
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
