@@ -1,14 +1,15 @@
-//! Gathers outcomes for a few milliseconds and records them in one round trip. Messages to release go the same way. What
-//! the store does not accept has lost its lease: that is logged once a batch, and nothing more is done. Ends when
-//! everything that could still end has ended.
+//! Gathers outcomes for a few milliseconds, or for as long as a statement is under way, and records them in one round trip.
+//! Messages to release go the same way. What the store does not accept has lost its lease: that is logged once a batch, and
+//! nothing more is done. Ends when everything that could still end has ended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::ErrorKind;
-use postrider::lifecycle::{AttemptState, Completed, Completion, LeaseToken, Outcome};
+use postrider::lifecycle::{AttemptState, Claimed, Completed, Completion, LeaseToken, Outcome};
 use tokio::sync::mpsc;
+use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
@@ -23,12 +24,17 @@ use crate::telemetry::Telemetry;
 
 /// Most outcomes of one statement.
 const MAX_OUTCOMES: usize = 2_000;
+/// Outcomes that are recorded beside a statement under way instead of after it.
+const BESIDE: usize = 500;
 /// Outcomes of one lease that get a statement of their own.
 const OWN_STATEMENT: usize = 100;
 /// Between two tries to record while the store is away.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 /// Evens out bursts; the memory budget bounds the messages.
 const CHANNEL_CAPACITY: usize = 4_096;
+
+/// Statements under way at once.
+const MAX_UNDER_WAY: usize = 2;
 
 /// What to do with a message that the relay is done with.
 pub(crate) enum Disposition {
@@ -61,6 +67,69 @@ pub(crate) fn channel() -> (CompleterHandle, mpsc::Receiver<Disposition>) {
     (CompleterHandle(sender), inbox)
 }
 
+/// What goes into one statement.
+#[derive(Default)]
+struct Gathered {
+    messages: Vec<Disposition>,
+    /// The leases of those in a lane.
+    laned: Vec<LeaseToken>,
+}
+
+impl Gathered {
+    fn push(&mut self, disposition: Disposition) {
+        let (Disposition::Complete(message, _) | Disposition::Release(message) | Disposition::Lost(message)) =
+            &disposition;
+        let Claimed { lane, lease_token, .. } = &*message.message;
+        if lane.is_some() && !self.laned.contains(lease_token) {
+            self.laned.push(*lease_token);
+        }
+        self.messages.push(disposition);
+    }
+}
+
+/// The statements that are being carried out. They end with the completer if it is dropped.
+#[derive(Default)]
+struct UnderWay {
+    tasks: JoinSet<()>,
+    /// Of each: its task, how many messages it has, and the leases of those in a lane.
+    statements: Vec<(task::Id, usize, Vec<LeaseToken>)>,
+}
+
+impl UnderWay {
+    fn is_empty(&self) -> bool {
+        self.statements.is_empty()
+    }
+
+    fn messages(&self) -> usize {
+        self.statements.iter().map(|(_, messages, _)| messages).sum()
+    }
+
+    /// Whether these may be recorded beside what is under way. What happened in a lane is recorded in that order.
+    fn takes_beside(&self, gathered: &Gathered) -> bool {
+        let under_way = |token| self.statements.iter().any(|(_, _, laned)| laned.contains(token));
+        self.statements.len() < MAX_UNDER_WAY && !gathered.laned.iter().any(under_way)
+    }
+
+    fn start(&mut self, completer: &Arc<Completer>, gathered: Gathered) {
+        let (completer, messages) = (Arc::clone(completer), gathered.messages.len());
+        let task = self.tasks.spawn(async move { completer.record(gathered.messages).await });
+        self.statements.push((task.id(), messages, gathered.laned));
+    }
+
+    /// Waits for the end of one.
+    async fn next(&mut self) {
+        let ended = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => error.id(),
+            },
+            None => return,
+        };
+        self.statements.retain(|(id, ..)| *id != ended);
+    }
+}
+
 pub(crate) struct Completer {
     pub(crate) store: Arc<StoreClient>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -75,40 +144,65 @@ pub(crate) struct Completer {
 impl Completer {
     /// Runs until `all_ended` is cancelled and the inbox is empty.
     pub(crate) async fn run(self, mut inbox: mpsc::Receiver<Disposition>, all_ended: CancellationToken) {
+        let completer = Arc::new(self);
+        let mut under_way = UnderWay::default();
         loop {
             let first = tokio::select! {
                 biased;
                 first = inbox.recv() => first,
+                () = under_way.next(), if !under_way.is_empty() => continue,
                 () = all_ended.cancelled(), if !inbox.is_closed() => {
                     inbox.close();
                     continue;
                 }
             };
-            let Some(first) = first else { return };
-            let gathered = self.gather(first, &mut inbox).await;
-            self.record(gathered).await;
+            let Some(first) = first else { break };
+            let gathered = completer.gather(first, &mut inbox, &mut under_way).await;
+            under_way.start(&completer, gathered);
+        }
+        while !under_way.is_empty() {
+            under_way.next().await;
         }
     }
 
-    async fn gather(&self, first: Disposition, inbox: &mut mpsc::Receiver<Disposition>) -> Vec<Disposition> {
-        let mut gathered = vec![first];
-        let flush_at = self.clock.now() + self.options.complete_gather;
-        // When everything in memory is gathered, nothing more can come.
-        while gathered.len() < MAX_OUTCOMES.min(self.memory.held()) {
+    /// The more there is to record, the longer its statement takes and the more comes together for the next.
+    async fn gather(
+        &self,
+        first: Disposition,
+        inbox: &mut mpsc::Receiver<Disposition>,
+        under_way: &mut UnderWay,
+    ) -> Gathered {
+        let mut gathered = Gathered::default();
+        gathered.push(first);
+        let mut flush = self.clock.sleep_until(self.clock.now() + self.options.complete_gather);
+        let (mut time_is_up, mut closed) = (false, false);
+        loop {
+            let full = gathered.messages.len() >= MAX_OUTCOMES;
+            // When everything in memory is gathered or being recorded, nothing more can come.
+            let all = closed || gathered.messages.len() + under_way.messages() >= self.memory.held();
+            let ready = if under_way.is_empty() {
+                full || all || time_is_up
+            } else {
+                gathered.messages.len() >= BESIDE && under_way.takes_beside(&gathered)
+            };
+            if ready {
+                return gathered;
+            }
             tokio::select! {
                 biased;
-                next = inbox.recv() => match next {
+                next = inbox.recv(), if !full && !closed => match next {
                     Some(next) => gathered.push(next),
-                    None => break,
+                    None => closed = true,
                 },
-                () = self.clock.sleep_until(flush_at) => break,
+                () = under_way.next(), if !under_way.is_empty() => {}
+                () = &mut flush, if !time_is_up => time_is_up = true,
             }
         }
-        gathered
     }
 
     async fn record(&self, gathered: Vec<Disposition>) {
-        let (mut outcomes, mut unsent, mut losses) = (Vec::new(), Vec::new(), Losses::default());
+        let (mut outcomes, mut unsent, mut losses) =
+            (Vec::with_capacity(gathered.len()), Vec::new(), Losses::default());
         for disposition in gathered {
             match disposition {
                 Disposition::Complete(message, completion) => outcomes.push((message, completion)),

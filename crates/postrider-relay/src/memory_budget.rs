@@ -9,13 +9,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// What a message takes besides headers and content. A round figure, on the large side.
 const MESSAGE_OVERHEAD_BYTES: usize = 1024;
+/// Claims of one sink in memory: one is delivered, the outcomes of the one before are recorded, and the next is ready.
+pub(crate) const CLAIMS: usize = 3;
 /// A claim waits until a quarter of its share is free: many tiny claims would cost more than they bring.
 const MIN_PART: usize = 4;
 
 pub(crate) struct MemoryBudget {
     messages: Arc<Semaphore>,
     bytes: Arc<Bytes>,
-    /// Most messages of one claim: every sink can have one claim in delivery and one prefetched.
+    /// Most messages of one claim: every sink can have [`CLAIMS`] of them.
     max_claim: u32,
     /// Most bytes of one claim, for the same reason.
     max_claim_bytes: usize,
@@ -47,7 +49,7 @@ impl MemoryBudget {
     pub(crate) fn new(max_messages: u32, max_bytes: usize, sinks: usize) -> Self {
         let bytes =
             Bytes { used: AtomicUsize::new(0), max: max_bytes, freed: Notify::new(), held: AtomicUsize::new(0) };
-        let claims = (2 * sinks).max(1);
+        let claims = (CLAIMS * sinks).max(1);
         Self {
             messages: Arc::new(Semaphore::new(max_messages as usize)),
             bytes: Arc::new(bytes),
@@ -158,11 +160,13 @@ mod tests {
     async fn messages_are_bounded() {
         let budget = MemoryBudget::new(6, usize::MAX, 1);
         let mut reservation = budget.reserve(10).await;
-        assert_eq!(reservation.messages(), 3, "half of what there is: the other half is for the next claim");
-        let mut kept: Vec<Allocation> = (0..3).map(|_| reservation.allocate(10)).collect();
-        drop(reservation);
-        let mut reservation = budget.reserve(10).await;
-        kept.extend((0..3).map(|_| reservation.allocate(10)));
+        assert_eq!(reservation.messages(), 2, "a third of what there is: the rest is for the next claims");
+        let mut kept: Vec<Allocation> = (0..2).map(|_| reservation.allocate(10)).collect();
+        for _ in 1..CLAIMS {
+            drop(reservation);
+            reservation = budget.reserve(10).await;
+            kept.extend((0..2).map(|_| reservation.allocate(10)));
+        }
         drop(reservation);
         assert!(budget.reserve(1).now_or_never().is_none());
         drop(kept);
@@ -171,15 +175,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_asks_for_no_more_bytes_than_are_free() {
-        let budget = MemoryBudget::new(1_000, 1_000_000, 1);
+        let budget = MemoryBudget::new(1_000, 1_500_000, 1);
         let mut reservation = budget.reserve(500).await;
-        assert!(reservation.bytes() <= 500_000, "half of what there is: the other half is for the next claim");
+        assert!(reservation.bytes() <= 500_000, "a third of what there is: the rest is for the next claims");
         let first = reservation.allocate(400_000);
         drop(reservation);
         let mut reservation = budget.reserve(500).await;
         assert!(reservation.bytes() <= 500_000);
         // Larger than its share: it goes alone.
-        let second = reservation.allocate(900_000);
+        let second = reservation.allocate(1_050_000);
         drop(reservation);
         assert!(budget.reserve(1).now_or_never().is_none(), "past the limit nothing more is claimed");
         drop((first, second));
@@ -190,7 +194,8 @@ mod tests {
     #[tokio::test]
     async fn claims_at_once_share_the_bytes() {
         let budget = MemoryBudget::new(1_000, 1_000_000, 2);
-        let reservation: Vec<Reservation> = futures_util::future::join_all((0..4).map(|_| budget.reserve(100))).await;
+        let reservation: Vec<Reservation> =
+            futures_util::future::join_all((0..2 * CLAIMS).map(|_| budget.reserve(100))).await;
         assert!(reservation.iter().map(Reservation::bytes).sum::<u64>() <= 1_000_000);
         assert!(budget.reserve(1).now_or_never().is_none());
         drop(reservation);

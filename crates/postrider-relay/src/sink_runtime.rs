@@ -13,6 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 use tracing::{info, warn};
 
 use crate::breaker::{Breaker, Change};
+use crate::memory_budget::CLAIMS;
 use crate::options::SinkOptions;
 use crate::sink::{Batching, Sink, SinkFailure};
 use crate::telemetry::Telemetry;
@@ -30,7 +31,7 @@ pub(crate) struct SinkRuntime {
     /// Most messages of one claim: within this sink's share of the memory budget, and no more than the rate lets through
     /// in a second.
     pub(crate) claim_size: u32,
-    /// Messages claimed and not ended: up to two claims, so that one is ready while the other is delivered.
+    /// Messages claimed and not ended: up to [`CLAIMS`] claims, or two seconds' worth of a rate.
     pub(crate) prefetch: Arc<Semaphore>,
     pub(crate) concurrency: Semaphore,
     pub(crate) rate: Option<DefaultDirectRateLimiter>,
@@ -61,10 +62,12 @@ impl SinkRuntime {
     ) -> Self {
         let claim_size =
             options.rate.map_or(options.batch_size, |rate| options.batch_size.min(rate.get())).min(max_claim);
+        // With a rate two are enough, and what waits here waits for nobody else.
+        let claims = if options.rate.is_some() { 2 } else { CLAIMS };
         Self {
             batching: sink.batching(),
             claim_size,
-            prefetch: Arc::new(Semaphore::new(2 * claim_size as usize)),
+            prefetch: Arc::new(Semaphore::new(claims * claim_size as usize)),
             concurrency: Semaphore::new(options.concurrency),
             rate: options.rate.map(|rate| RateLimiter::direct(Quota::per_second(rate))),
             claim_again: Notify::new(),

@@ -59,11 +59,11 @@ async fn messages_in_memory_are_bounded() {
     let gate = Arc::new(Semaphore::new(0));
     let sink = gated(&gate, &Arc::default(), &Arc::default());
     let options = SinkOptions::default().batch_size(20);
-    let relay = start(site.relay().sink_with("default", sink, options).options(quick().max_messages(16)));
-    site.until("select count(*) = 16 from outbox.in_flight").await;
+    let relay = start(site.relay().sink_with("default", sink, options).options(quick().max_messages(15)));
+    site.until("select count(*) = 15 from outbox.in_flight").await;
     gate.add_permits(5);
     site.until("select count(*) = 95 from outbox.deliveries").await;
-    assert!(site.number("select count(*) from outbox.in_flight").await <= 16);
+    assert!(site.number("select count(*) from outbox.in_flight").await <= 15);
     gate.add_permits(1_000);
     site.until("select not exists (select from outbox.deliveries)").await;
     relay.stop().await;
