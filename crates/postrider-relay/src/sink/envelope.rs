@@ -24,23 +24,33 @@ pub(crate) const CONTENT_TYPE: &str = "content-type";
 const OURS: &str = "postrider-";
 
 /// The headers of a message: the producer's first, in the order of their names, then ours.
-pub(crate) fn headers(message: &Claimed) -> Vec<(&str, Cow<'_, str>)> {
-    let mut headers: Vec<(&str, Cow<'_, str>)> = message
-        .headers
-        .iter()
-        .filter(|(name, _)| !is_ours(name))
-        .map(|(name, value)| (name.as_str(), Cow::from(value)))
-        .collect();
-    headers.push((CONTENT_TYPE, content_type(message).into()));
-    headers.push((MESSAGE_ID, message.message_id.to_string().into()));
-    headers.push((NAMESPACE, Cow::from(&message.namespace)));
-    headers.push((TOPIC, Cow::from(&message.topic)));
-    headers.extend(message.tenant_id.as_ref().map(|tenant| (TENANT_ID, Cow::from(tenant))));
-    headers.extend(message.lane.as_ref().map(|lane| (LANE, Cow::from(lane))));
-    headers.extend(message.sequence_id.map(|sequence| (SEQUENCE_ID, sequence.to_string().into())));
-    headers.extend(message.dedupe_key.as_ref().map(|key| (DEDUPE_KEY, Cow::from(key))));
-    headers.push((OCCURRED_AT, rfc3339(message.occurred_at).into()));
-    headers
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+pub(crate) fn headers<'a>(message: &'a Claimed) -> Vec<(&'a str, Cow<'a, str>)> {
+    let given = producers(message).map(|(name, value)| (name, Cow::from(value)));
+    given.chain(ours(message).map(|(name, value)| -> (&'a str, Cow<'a, str>) { (name, value) })).collect()
+}
+
+/// What the producer gave, in the order of their names.
+pub(crate) fn producers(message: &Claimed) -> impl Iterator<Item = (&str, &str)> {
+    let given = message.headers.iter().filter(|(name, _)| !is_ours(name));
+    given.map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+/// What the relay knows.
+pub(crate) fn ours(message: &Claimed) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+    [
+        Some((CONTENT_TYPE, content_type(message).into())),
+        Some((MESSAGE_ID, message.message_id.to_string().into())),
+        Some((NAMESPACE, Cow::from(&message.namespace))),
+        Some((TOPIC, Cow::from(&message.topic))),
+        message.tenant_id.as_ref().map(|tenant| (TENANT_ID, Cow::from(tenant))),
+        message.lane.as_ref().map(|lane| (LANE, Cow::from(lane))),
+        message.sequence_id.map(|sequence| (SEQUENCE_ID, sequence.to_string().into())),
+        message.dedupe_key.as_ref().map(|key| (DEDUPE_KEY, Cow::from(key))),
+        Some((OCCURRED_AT, rfc3339(message.occurred_at).into())),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn is_ours(name: &str) -> bool {

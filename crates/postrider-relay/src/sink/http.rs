@@ -15,6 +15,7 @@ mod encode;
 mod excerpt;
 mod guard;
 mod options;
+mod plain;
 mod target;
 mod webhook;
 
@@ -34,8 +35,10 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 
 use self::answer::{Answer, AnswerReader};
+use self::connection::Unanswered;
 use self::encode::{Composer, Outgoing};
 use self::guard::{Guard, SystemResolver};
+use self::plain::Plain;
 use super::{Batching, Finding, Sink, SinkFailure, Verdict};
 use crate::error::Error;
 
@@ -50,6 +53,8 @@ pub struct HttpSink {
     composer: Composer,
     reading: AnswerReader,
     client: Client,
+    /// For `http://`, unless it is HTTP/2.
+    plain: Plain,
     guard: Guard,
     tls: Arc<ClientConfig>,
     options: HttpOptions,
@@ -81,6 +86,7 @@ impl HttpSink {
             reading: AnswerReader::new(&options, composer.secrets())?,
             composer,
             client: connection::client(&options, tls.clone(), guard.clone())?,
+            plain: Plain::new(guard.clone(), options.connect_timeout),
             guard,
             tls: Arc::new(tls),
             options,
@@ -104,9 +110,9 @@ impl HttpSink {
     async fn exchange(&self, outgoing: Outgoing, deadline: Instant) -> Result<(Answer, String), SinkFailure> {
         let host = target::host(&outgoing.url);
         self.guard.check(&outgoing.url).map_err(|forbidden| forbidden.failure())?;
-        match tokio::time::timeout_at(deadline, self.request(outgoing)).await {
+        match tokio::time::timeout_at(deadline, self.request(outgoing, &host)).await {
             Ok(Ok(answer)) => Ok((answer, host)),
-            Ok(Err(error)) => Err(connection::unanswered(error, &host)),
+            Ok(Err(unanswered)) => Err(unanswered.failure(&host)),
             Err(_) => Err(SinkFailure::retryable(
                 SinkFailure::TIMEOUT,
                 format!("{host} did not answer to the end within {:?}", self.options.timeout),
@@ -114,19 +120,22 @@ impl HttpSink {
         }
     }
 
-    async fn request(&self, outgoing: Outgoing) -> Result<Answer, reqwest::Error> {
-        let Outgoing { url, mut headers, mut body } = outgoing;
+    async fn request(&self, mut outgoing: Outgoing, host: &str) -> Result<Answer, Unanswered> {
         // What its producer has compressed is not compressed again.
         if self.options.gzip
-            && !headers.contains_key(CONTENT_ENCODING)
-            && let Some(compressed) = compressed(body.clone()).await
+            && !outgoing.headers.contains_key(CONTENT_ENCODING)
+            && let Some(compressed) = compressed(outgoing.body.clone()).await
         {
-            body = compressed;
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            outgoing.body = compressed;
+            outgoing.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        let request = self.client.request(self.composer.method.clone(), url).headers(headers).body(body);
-        let response = request.send().await?;
-        self.reading.read(response, SystemTime::now()).await
+        let method = &self.composer.method;
+        if outgoing.url.scheme() == "http" && !self.options.http2_prior_knowledge {
+            return self.plain.exchange(method, outgoing, host, &self.reading).await;
+        }
+        let Outgoing { url, headers, body } = outgoing;
+        let request = self.client.request(method.clone(), url).headers(headers).body(body);
+        Ok(self.reading.read(request.send().await?, SystemTime::now()).await?)
     }
 }
 

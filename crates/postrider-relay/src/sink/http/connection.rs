@@ -1,5 +1,5 @@
 //! Makes the client: TLS on rustls with ring, no redirects, no proxy of the environment, connections kept and given up in
-//! time. It also says what an error of the transport means, in one table. Called when a sink is made.
+//! time. It also says what an error of the transport, reqwest's or our own, means, in one table. Called when a sink is made.
 
 use std::error::Error as StdError;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::error::Error;
 use crate::sink::SinkFailure;
 
 /// Who we say we are.
-const USER_AGENT: &str = concat!("postrider/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("postrider/", env!("CARGO_PKG_VERSION"));
 /// How long a connection is kept that nothing goes over. Node's servers hang up after five seconds, sooner than any other
 /// in common use, and a request that meets a hang-up costs an attempt.
-const IDLE: Duration = Duration::from_secs(4);
+pub(super) const IDLE: Duration = Duration::from_secs(4);
 /// Most idle connections to one host: as many as a relay has deliveries at once.
-const MAX_IDLE: usize = 256;
+pub(super) const MAX_IDLE: usize = 256;
 
 /// With the certificates of the options, or the system's.
 pub(super) fn tls(options: &HttpOptions) -> Result<ClientConfig, Error> {
@@ -98,22 +98,49 @@ pub(super) fn client(options: &HttpOptions, tls: ClientConfig, guard: Guard) -> 
     builder.build().map_err(|error| Error::options(format!("no HTTP client can be made: {}", chain(&error))))
 }
 
-/// What an error without an answer means. All may be retried: none of them is about the message.
-pub(super) fn unanswered(error: reqwest::Error, host: &str) -> SinkFailure {
-    let mut cause: Option<&(dyn StdError + 'static)> = error.source();
-    while let Some(error) = cause {
-        if let Some(forbidden) = error.downcast_ref::<Forbidden>() {
-            return forbidden.failure();
-        }
-        cause = error.source();
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    /// On reqwest's connection.
+    Reqwest(reqwest::Error),
+    /// There is no connection of our own.
+    NoConnection(Box<dyn StdError + Send + Sync>),
+    /// Our connection broke before the answer began.
+    Broken(hyper::Error),
+}
+
+impl From<reqwest::Error> for Unanswered {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Reqwest(error)
     }
-    let (code, what) = match () {
-        () if error.is_connect() => (SinkFailure::UNREACHABLE, "no connection"),
-        () if error.is_timeout() => (SinkFailure::TIMEOUT, "no answer in time"),
-        () if error.is_body() || error.is_decode() => (SinkFailure::UNREACHABLE, "the answer broke off"),
-        () => (SinkFailure::UNREACHABLE, "the connection broke before the answer"),
-    };
-    SinkFailure::retryable(code, format!("{host}: {what}: {}", chain(&error.without_url())))
+}
+
+impl Unanswered {
+    /// What it means. All may be retried: none of them is about the message.
+    pub(super) fn failure(self, host: &str) -> SinkFailure {
+        const NO_CONNECTION: &str = "no connection";
+        const BROKEN: &str = "the connection broke before the answer";
+        let (code, what, error): (_, _, Box<dyn StdError>) = match self {
+            Self::NoConnection(error) => (SinkFailure::UNREACHABLE, NO_CONNECTION, error),
+            Self::Broken(error) => (SinkFailure::UNREACHABLE, BROKEN, error.into()),
+            Self::Reqwest(error) => {
+                let (code, what) = match () {
+                    () if error.is_connect() => (SinkFailure::UNREACHABLE, NO_CONNECTION),
+                    () if error.is_timeout() => (SinkFailure::TIMEOUT, "no answer in time"),
+                    () if error.is_body() || error.is_decode() => (SinkFailure::UNREACHABLE, "the answer broke off"),
+                    () => (SinkFailure::UNREACHABLE, BROKEN),
+                };
+                (code, what, error.without_url().into())
+            }
+        };
+        let mut cause: Option<&(dyn StdError + 'static)> = Some(&*error);
+        while let Some(error) = cause {
+            if let Some(forbidden) = error.downcast_ref::<Forbidden>() {
+                return forbidden.failure();
+            }
+            cause = error.source();
+        }
+        SinkFailure::retryable(code, format!("{host}: {what}: {}", chain(&*error)))
+    }
 }
 
 /// An error with its causes. The URL is taken out before: it may hold a secret.

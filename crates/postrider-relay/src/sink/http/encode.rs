@@ -2,6 +2,7 @@
 //! ours, then the operator's, each winning over the one before. What HTTP cannot carry is refused here, before a byte is
 //! sent.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -28,6 +29,8 @@ use crate::sink::{SinkFailure, envelope};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Which attempt this is, from 1.
 const ATTEMPT_NO: HeaderName = HeaderName::from_static("postrider-attempt-no");
+/// Headers of a usual request: so many places from the start.
+const USUAL_HEADERS: usize = 16;
 /// How headers begin that are ours.
 const OURS: &str = "postrider-";
 /// How headers begin that are attributes of a `CloudEvent`.
@@ -115,6 +118,7 @@ pub(super) struct Composer {
     pub(super) signer: Option<Signer>,
     body: HttpBody,
     source: Option<Template>,
+    /// One value each.
     fixed: HeaderMap,
 }
 
@@ -164,7 +168,8 @@ impl Composer {
                 Bytes::copy_from_slice(message.content.as_bytes())
             }
         };
-        headers.insert(IDEMPOTENCY_KEY, encoded(&message.message_id.to_string())?);
+        let id = headers.get(envelope::MESSAGE_ID).cloned();
+        headers.insert(IDEMPOTENCY_KEY, id.map_or_else(|| encoded(&message.message_id.to_string()), Ok)?);
         headers.insert(ATTEMPT_NO, HeaderValue::from(message.attempt_no));
         if let Some(signer) = &self.signer {
             let signed = signer.sign(message.message_id, now, &body);
@@ -172,8 +177,14 @@ impl Composer {
             headers.insert(webhook::TIMESTAMP, encoded(&signed.timestamp)?);
             headers.insert(webhook::SIGNATURE, header_value(webhook::SIGNATURE, &signed.signatures)?);
         }
-        headers.extend(self.fixed.clone());
+        self.add_fixed(&mut headers);
         Ok(Outgoing { url, headers, body })
+    }
+
+    fn add_fixed(&self, headers: &mut HeaderMap) {
+        for (name, value) in &self.fixed {
+            headers.insert(name.clone(), value.clone());
+        }
     }
 
     /// The request of several messages.
@@ -193,18 +204,21 @@ impl Composer {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(IDEMPOTENCY_KEY, encoded(&batch_key(messages))?);
-        headers.extend(self.fixed.clone());
+        self.add_fixed(&mut headers);
         Ok(Outgoing { url, headers, body })
     }
 
     /// The producer's headers and those of the envelope.
     fn message_headers(&self, message: &Claimed) -> Result<HeaderMap, SinkFailure> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in envelope::headers(message) {
-            if name.starts_with(OURS) {
-                headers.insert(header_name(name)?, encoded(&value)?);
+        let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
+        for (name, value) in envelope::producers(message).filter(|(name, _)| self.passes_on(name)) {
+            headers.append(header_name(name)?, header_value(name, value)?);
+        }
+        for (name, value) in envelope::ours(message) {
+            let key = HeaderName::from_static(name);
+            if key != CONTENT_TYPE {
+                headers.insert(key, encoded(&value)?);
             } else if self.passes_on(name) {
-                let key = header_name(name)?;
                 headers.append(key, header_value(name, &value)?);
             }
         }
@@ -287,7 +301,7 @@ fn header_value(name: &str, value: &str) -> Result<HeaderValue, SinkFailure> {
 
 /// Percent-encoded where HTTP, or the one who reads it, could not take it as it is.
 fn encoded(value: &str) -> Result<HeaderValue, SinkFailure> {
-    header_value("postrider", &utf8_percent_encode(value, UNSAFE).to_string())
+    header_value("postrider", &Cow::from(utf8_percent_encode(value, UNSAFE)))
 }
 
 fn json(document: &impl Serialize) -> Result<Bytes, SinkFailure> {

@@ -3,6 +3,7 @@
 mod batches;
 mod cloudevents;
 mod configuration;
+mod connections;
 mod destination;
 mod guard;
 mod headers;
