@@ -22,6 +22,8 @@ const ANNOUNCED_FOR: Duration = Duration::from_mins(1);
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(45);
 /// When it is announced again after that failed.
 const ANNOUNCE_RETRY: Duration = Duration::from_secs(1);
+/// A wake-up is announced after this: first comes the claim that somebody waits for.
+const WOKE_AFTER: Duration = Duration::from_millis(2);
 /// Between two tries to listen.
 const RECONNECT_MIN: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(5);
@@ -147,6 +149,7 @@ impl Wake {
         let was_announced = announced.take().is_some();
         self.wake_claimers();
         if was_announced {
+            self.clock.sleep_until(self.clock.now() + WOKE_AFTER).await;
             // If that fails, producers notify a relay that is awake: a waste, not an error.
             drop(self.store.ask("announce waking", |store| store.woke(&self.options.worker_id)).await);
         }
