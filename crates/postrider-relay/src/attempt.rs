@@ -61,11 +61,15 @@ impl Attempt {
         let deliver = async move { (destination.deliver(&messages).await, clock.now()) };
         let mut delivery = AbortOnDropHandle::new(tokio::spawn(deliver.instrument(span)));
         let deadline = started + sink.options.deadline;
+        let mut valid_until = lease.watch();
         let ended = loop {
+            // One timer for the deadline and the end of the lease; a renewal sets it again.
+            let lease_end = *valid_until.borrow_and_update();
+            let wake_at = deadline.min(lease_end.checked_sub(self.lease_margin).unwrap_or(lease_end));
             let joined = tokio::select! {
                 joined = &mut delivery => Some(joined),
-                () = self.clock.sleep_until(deadline) => None,
-                () = lease.lost(&*self.clock, self.lease_margin) => None,
+                () = self.clock.sleep_until(wake_at) => None,
+                _ = valid_until.changed() => None,
                 () = self.cut_short.cancelled() => None,
             };
             // After a blocked thread or a stopped process several of these are true at once; this order decides.
@@ -86,7 +90,7 @@ impl Attempt {
                     break Attempted::Answered(vec![late; count], now - started);
                 }
                 _ if self.cut_short.is_cancelled() => break Attempted::CutShort(now - started),
-                // The lease was renewed at the last moment.
+                // The lease was renewed.
                 _ => {}
             }
         };

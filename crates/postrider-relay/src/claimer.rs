@@ -2,7 +2,7 @@
 //! nothing is due, when the memory budget is used up, and when the breaker is open. Of messages that may kill their
 //! workers it delivers one at a time, alone (`isolation.rs`). What it does after a failed claim is in `claim_recovery.rs`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postrider::lifecycle::{Claim, Claimed, LeaseToken};
@@ -386,8 +386,12 @@ impl Claimer {
     }
 
     fn start(&mut self, batch: Vec<LeasedMessage>, lease: &Arc<Lease>) {
-        for group in group(batch, self.parts.sink.batching) {
-            self.deliveries.spawn(Arc::clone(&self.parts.dispatcher).deliver(Arc::clone(lease), group));
+        let groups = group(batch, self.parts.sink.batching);
+        let dispatcher = &self.parts.dispatcher;
+        let workers = dispatcher.workers(groups.len());
+        let groups = Arc::new(Mutex::new(groups.into_iter()));
+        for _ in 0..workers {
+            self.deliveries.spawn(Arc::clone(dispatcher).work(Arc::clone(lease), Arc::clone(&groups)));
         }
     }
 

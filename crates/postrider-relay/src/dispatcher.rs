@@ -2,8 +2,10 @@
 //! (`slots.rs`), check the lease, send with a deadline (`attempt.rs`), classify (`policy.rs`), report (`results.rs`). Every
 //! message reaches the completer exactly once.
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::vec;
 
 use crate::attempt::{Attempt, Attempted};
 use crate::batches::{Batch, Group};
@@ -21,10 +23,37 @@ pub(crate) struct Dispatcher {
     pub(crate) results: Results,
 }
 
+/// What was claimed together and waits for its turn.
+pub(crate) type Groups = Mutex<vec::IntoIter<Group>>;
+
 impl Dispatcher {
-    pub(crate) async fn deliver(self: Arc<Self>, lease: Arc<Lease>, mut group: Group) {
+    /// So many of these deliver all groups of a claim: no more could have a slot.
+    pub(crate) fn workers(&self, groups: usize) -> usize {
+        groups.min(self.sink.options.concurrency)
+    }
+
+    /// Delivers one group after the other until there are no more. When the relay stops, those that wait are handed back at
+    /// once, however long the one under way takes.
+    pub(crate) async fn work(self: Arc<Self>, lease: Arc<Lease>, groups: Arc<Groups>) {
+        let next = || groups.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let mut stopping = pin!(self.slots.stopping.cancelled());
+        while let Some(group) = next() {
+            let mut delivery = pin!(self.deliver(&lease, group));
+            tokio::select! {
+                biased;
+                () = &mut delivery => continue,
+                () = &mut stopping => {}
+            }
+            while let Some(waiting) = next() {
+                self.results.release(waiting.into_messages()).await;
+            }
+            return delivery.await;
+        }
+    }
+
+    async fn deliver(&self, lease: &Lease, mut group: Group) {
         while let Some(batch) = group.next_batch() {
-            match self.deliver_batch(&lease, batch).await {
+            match self.deliver_batch(lease, batch).await {
                 // The rest of a lane waits for the message that did not arrive.
                 Some(failed_runs) => {
                     let behind = group.remove_runs(&failed_runs);
@@ -102,9 +131,8 @@ mod tests {
                 message.lane = Some("lane".to_owned());
             })
         });
-        for one in group(claimed.collect(), fixture.sink.batching) {
-            Arc::clone(&fixture.dispatcher).deliver(Arc::clone(&fixture.lease), one).await;
-        }
+        let groups = Mutex::new(group(claimed.collect(), fixture.sink.batching).into_iter());
+        Arc::clone(&fixture.dispatcher).work(Arc::clone(&fixture.lease), Arc::new(groups)).await;
         let mut ended = Vec::new();
         while let Ok(one) = fixture.ended.try_recv() {
             ended.push(match one {

@@ -77,17 +77,9 @@ impl Lease {
         self.ids().contains(&message_id)
     }
 
-    /// Waits until `margin` before the end, over all renewals.
-    pub(crate) async fn lost(&self, clock: &dyn Clock, margin: Duration) {
-        let mut valid_until = self.valid_until.subscribe();
-        loop {
-            let until = *valid_until.borrow_and_update();
-            let end = until.checked_sub(margin).unwrap_or(until);
-            tokio::select! {
-                () = clock.sleep_until(end) => return,
-                _ = valid_until.changed() => {}
-            }
-        }
+    /// Tells of every renewal, and at once when all is lost.
+    pub(crate) fn watch(&self) -> watch::Receiver<Instant> {
+        self.valid_until.subscribe()
     }
 
     async fn renew(&self, store: &StoreClient, clock: &dyn Clock, lease: Duration) {

@@ -31,7 +31,7 @@ impl Results {
     /// Returns the runs whose message did not arrive; `None` if the sink is paused.
     pub(crate) async fn report(&self, batch: Batch, verdicts: Vec<Verdict>, latency: Duration) -> Option<Vec<usize>> {
         let delivered = |verdict: &Verdict| matches!(verdict, Verdict::Delivered(_));
-        self.sink.telemetry.dispatched(&self.sink.name, latency, verdicts.iter().all(delivered));
+        self.sink.calls.ended(latency, verdicts.iter().all(delivered));
         match policy::health(&verdicts, &self.sink.options.codes) {
             Health::Answered(messages) => self.sink.answered(messages),
             Health::Failed(failure) => self.sink.failed(self.clock.now(), failure),

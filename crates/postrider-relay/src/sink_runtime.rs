@@ -16,7 +16,7 @@ use crate::breaker::{Breaker, Change};
 use crate::memory_budget::CLAIMS;
 use crate::options::SinkOptions;
 use crate::sink::{Batching, Sink, SinkFailure};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{SinkCalls, Telemetry};
 
 /// Retries whose time is remembered; polling finds the others.
 const MAX_REMEMBERED_RETRIES: usize = 4_096;
@@ -43,6 +43,7 @@ pub(crate) struct SinkRuntime {
     /// Since the destination last answered.
     last_error: Mutex<Option<String>>,
     pub(crate) telemetry: Telemetry,
+    pub(crate) calls: SinkCalls,
     /// Some breaker of the relay opened or closed: the reporter waits for this.
     breakers_changed: Arc<Notify>,
     held: AtomicUsize,
@@ -74,6 +75,7 @@ impl SinkRuntime {
             emptied: Notify::new(),
             breaker: Mutex::new(Breaker::new(options.breaker)),
             last_error: Mutex::default(),
+            calls: telemetry.calls_of(&name),
             telemetry,
             breakers_changed,
             held: AtomicUsize::new(0),

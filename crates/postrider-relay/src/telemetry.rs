@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Unit::{Count, Milliseconds, Seconds};
-use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Key, KeyName, Label, Level, Metadata, SharedString, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge,
+};
 use postrider::inspect::{RelayReport, Sample};
 use postrider::lifecycle::AttemptState;
 
@@ -132,6 +135,28 @@ pub(crate) struct Telemetry {
     database: SharedString,
 }
 
+/// The keys of what is recorded for every call of one sink: made once, for a call may hold one message. The recorder is
+/// asked each time, because it may forget what rests.
+#[derive(Debug)]
+pub(crate) struct SinkCalls {
+    latency: Key,
+    edge_latency: Key,
+    whole: Key,
+    failed: Key,
+}
+
+impl SinkCalls {
+    /// One call ended; `whole` if everything of it arrived.
+    pub(crate) fn ended(&self, latency: Duration, whole: bool) {
+        static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+        metrics::with_recorder(|recorder| {
+            recorder.register_histogram(&self.latency, &METADATA).record(latency.as_secs_f64());
+            recorder.register_histogram(&self.edge_latency, &METADATA).record(latency.as_secs_f64() * 1_000.0);
+            recorder.register_counter(if whole { &self.whole } else { &self.failed }, &METADATA).increment(1);
+        });
+    }
+}
+
 impl Telemetry {
     pub(crate) fn new(database: &str) -> Self {
         Self { database: SharedString::from(Arc::<str>::from(database)) }
@@ -172,14 +197,21 @@ impl Telemetry {
         self.count_of(CLAIMED_MESSAGES, sink, messages as u64);
     }
 
-    /// One call of a sink ended; `whole` if everything of it arrived.
-    pub(crate) fn dispatched(&self, sink: &str, latency: Duration, whole: bool) {
-        let took = |name: &'static str, value: f64| {
-            histogram!(name, "database" => self.database.clone(), "sink" => sink.to_owned()).record(value);
+    /// What is counted for each call of this sink.
+    pub(crate) fn calls_of(&self, sink: &str) -> SinkCalls {
+        let sink = SharedString::from(Arc::<str>::from(sink));
+        let key = |name: &'static str| {
+            let labels = [("database", &self.database), ("sink", &sink)];
+            let labels: Vec<Label> =
+                labels.into_iter().map(|(label, value)| Label::new(label, value.clone())).collect();
+            Key::from_parts(KeyName::from_const_str(name), labels)
         };
-        took(DISPATCH_LATENCY, latency.as_secs_f64());
-        took(EDGE_BATCH_LATENCY, latency.as_secs_f64() * 1_000.0);
-        self.count_of(if whole { EDGE_SEND_SUCCESS } else { EDGE_SEND_FAILURE }, sink, 1);
+        SinkCalls {
+            latency: key(DISPATCH_LATENCY),
+            edge_latency: key(EDGE_BATCH_LATENCY),
+            whole: key(EDGE_SEND_SUCCESS),
+            failed: key(EDGE_SEND_FAILURE),
+        }
     }
 
     pub(crate) fn attempts(&self, sink: &str, state: AttemptState, count: usize) {

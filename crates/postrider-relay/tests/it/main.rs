@@ -1,5 +1,6 @@
 //! The relay against real stores: one integration binary, one module for each promise.
 
+mod allocations;
 mod away;
 mod breaker;
 mod burst;
