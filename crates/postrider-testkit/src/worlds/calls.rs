@@ -7,7 +7,8 @@ use super::claim;
 use super::mutant::{Mutant, Rules};
 use super::operate;
 use super::state::{
-    Call, Delivery, Ending, Fault, LANE_SLOTS, LEASE_TICKS, Letter, MAX_ATTEMPTS, NEVER, SLOTS, Set, State, Step, each,
+    Call, Delivery, Ending, Fault, LANE_SLOTS, LEASE_TICKS, Letter, MAX_ATTEMPTS, NEVER, SLOTS, Set, State, Step, bit,
+    each,
 };
 
 /// For whom a step waits: a set of sessions.
@@ -88,8 +89,10 @@ impl State {
         Ok(())
     }
 
-    /// A delivery out of attempts becomes a dead letter. The session has it locked.
+    /// A delivery out of attempts becomes a dead letter. The session has it locked, and may read the messages: a letter takes
+    /// some columns from its message.
     pub(super) fn bury(&mut self, session: usize, slot: usize, row: Delivery, rules: Rules) {
+        self.message_table.shared |= bit(session);
         let parked = slot < LANE_SLOTS && rules.parks;
         if self.letters[slot].seen(session).is_some_and(|letter| !letter.given_up) {
             self.fault = Some(Fault::Conservation);
@@ -152,6 +155,11 @@ fn held_write(state: &mut State, session: usize, rules: Rules) -> Result<(), Wai
     let records = matches!(call, Call::Complete(..)) && one.got != 0;
     if records {
         nobody(state.attempt_table.against_sharing(session))?;
+        let counted = u8::from(rules.without(Mutant::CountAtOutcome));
+        let dies = each(one.got)
+            .filter_map(|slot| state.deliveries[slot].seen(session))
+            .any(|row| matches!(call, Call::Complete(ending, _) if is_dead(ending, row.count + counted)));
+        nobody(if dies { state.message_table.against_sharing(session) } else { 0 })?;
     }
     let (mut told, token) = one.will.unwrap_or((one.told, one.token));
     let mut changed = 0;
@@ -204,8 +212,7 @@ fn complete(state: &mut State, session: usize, slot: usize, ending: Ending, rule
         row.count += 1;
     }
     state.record(session, slot, row.no, ending);
-    let dead = ending == Ending::Failed || (ending == Ending::Retryable && row.count >= MAX_ATTEMPTS);
-    if dead {
+    if is_dead(ending, row.count) {
         state.bury(session, slot, row, rules);
     } else if ending == Ending::Dispatched {
         state.deliveries[slot].write(session, None);
@@ -213,6 +220,10 @@ fn complete(state: &mut State, session: usize, slot: usize, ending: Ending, rule
         let due = state.sessions[session].now + 1;
         state.deliveries[slot].write(session, Some(Delivery { due, token: 0, ends: 0, ..row }));
     }
+}
+
+fn is_dead(ending: Ending, count: u8) -> bool {
+    ending == Ending::Failed || (ending == Ending::Retryable && count >= MAX_ATTEMPTS)
 }
 
 /// Ended leases that nobody else has locked.
@@ -233,6 +244,9 @@ fn repair_write(state: &mut State, session: usize, rules: Rules) -> Result<(), W
     let got = state.sessions[session].got;
     if got != 0 {
         nobody(state.attempt_table.against_sharing(session))?;
+        let spent = |row: Delivery| row.count >= MAX_ATTEMPTS;
+        let dies = each(got).any(|slot| state.deliveries[slot].seen(session).is_some_and(spent));
+        nobody(if dies { state.message_table.against_sharing(session) } else { 0 })?;
     }
     let mut ended = 0;
     for slot in each(got) {

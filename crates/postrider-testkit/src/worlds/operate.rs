@@ -40,9 +40,8 @@ pub(super) fn letter_lock(state: &mut State, session: usize, rules: Rules) -> Re
 pub(super) fn letter_front(state: &mut State, session: usize) -> Result<(), Waits> {
     let one = &state.sessions[session];
     let in_lane = each(one.got).any(|slot| slot < LANE_SLOTS);
-    if in_lane && matches!(one.call, Some(Call::Redrive(_))) {
-        nobody(state.fronts.against_alone(session))?;
-        state.fronts.alone |= bit(session);
+    if in_lane && matches!(one.call, Some(Call::Redrive(_))) && !state.fronts.take_alone(session)? {
+        return Ok(());
     }
     state.next(session, Step::LetterWrite)
 }
@@ -121,8 +120,9 @@ pub(super) fn skip_write(state: &mut State, session: usize, rules: Rules) -> Res
 }
 
 pub(super) fn replay_front(state: &mut State, session: usize) -> Result<(), Waits> {
-    nobody(state.fronts.against_alone(session))?;
-    state.fronts.alone |= bit(session);
+    if !state.fronts.take_alone(session)? {
+        return Ok(());
+    }
     state.next(session, Step::ReplayLook)
 }
 

@@ -72,23 +72,40 @@ pub fn bit(session: usize) -> Set {
     1 << session
 }
 
-/// A table lock that many share or one has alone.
+/// A table lock that many share or one has alone. Whoever has begun to wait for it comes before all that come later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TableLock {
     /// Who shares it.
     pub shared: Set,
     /// Who has it alone.
     pub alone: Set,
+    /// Who waits to have it alone.
+    pub waiting: Set,
 }
 
 impl TableLock {
     /// Who keeps this session from sharing it.
     pub fn against_sharing(&self, session: usize) -> Set {
-        self.alone & !bit(session)
+        (self.alone | self.waiting) & !bit(session)
     }
 
     /// Who keeps this session from having it alone.
     pub fn against_alone(&self, session: usize) -> Set {
         (self.alone | self.shared) & !bit(session)
+    }
+
+    /// Takes it alone (true), begins to wait for it (false), or fails with whom it waits for.
+    pub fn take_alone(&mut self, session: usize) -> Result<bool, Set> {
+        let against = self.against_alone(session);
+        if against == 0 {
+            self.waiting &= !bit(session);
+            self.alone |= bit(session);
+            return Ok(true);
+        }
+        if self.waiting & bit(session) != 0 {
+            return Err(against);
+        }
+        self.waiting |= bit(session);
+        Ok(false)
     }
 }
