@@ -141,6 +141,44 @@ async fn the_default_partition_is_a_net() {
     assert_eq!(number(&client, &format!("{left} '{waiting}'")).await, 1);
 }
 
+/// Proves H1: a claim hands out all that it leases, of whatever days its messages are. It leaves out the partitions below its
+/// lowest and above its highest id.
+#[tokio::test]
+async fn a_claim_hands_out_all_that_it_leases_of_any_day() {
+    let (_database, client) = fresh().await;
+    for days_ago in [5, 3] {
+        old_partition(&client, days_ago).await;
+        for _ in 0..2 {
+            let id = old_message(&client, days_ago).await;
+            pending(&client, id).await;
+        }
+    }
+    // Of two days, too: what begins a lane is older than what comes behind it. One lane of each sort: fresh, and tried before.
+    for (lane, attempts) in [("fresh", 0), ("tried", 1)] {
+        let first = format!(
+            "with m as (insert into outbox.message (id, occurred_at, priority, content_bytes, namespace, topic, payload, lane, \
+             sequence_id) select (substr(outbox.message_id_floor(date_trunc('day', now()) - interval '4 days')::text, 1, 14) \
+             || substr(gen_random_uuid()::text, 15))::uuid, now(), 0, 1, 'default', 'old', '1', '{lane}', 1 returning id), \
+             s as (insert into outbox.lane_sequence (lane, last_sequence) values ('{lane}', 1)) \
+             insert into outbox.delivery (message_id, occurred_at, due_at, priority, size_bytes, sink, attempt_no, \
+             attempt_count, lane, sequence_id) \
+             select id, now(), now(), 0, 1, 'default', {attempts}, {attempts}, '{lane}', 1 from m"
+        );
+        run(&client, &first).await;
+        enqueue(&client, "t", &format!(", lane => '{lane}'")).await;
+    }
+    enqueue(&client, "t", ", priority => 5").await;
+    enqueue(&client, "t", "").await;
+    for batch in 1..=10 {
+        run(&client, "begin").await;
+        let held = claim(&client, "w", batch).await;
+        assert_eq!(held.len(), usize::try_from(batch).unwrap(), "all are due");
+        let leased = number(&client, "select count(*) from outbox.delivery where lease_token is not null").await;
+        assert_eq!(leased, i64::from(batch), "and no more are leased than are handed out");
+        run(&client, "rollback").await;
+    }
+}
+
 /// Proves H8, M8: pruning drops whole partitions of history with their attempts, and never one in which a delivery is
 /// pending, leased or dead.
 #[tokio::test]
