@@ -62,6 +62,8 @@ pub(crate) struct Claimer {
     asked_at: Instant,
     /// Claims in a row that found nothing.
     empty_claims: u32,
+    /// How many leases the reaper had ended when this last claimed.
+    ended_leases: u64,
     /// The last claim brought a suspect: claim one message at a time.
     one_by_one: bool,
     /// Until when a drain waits for messages that others have locked.
@@ -118,6 +120,7 @@ impl Claimer {
             recovery: ClaimRecovery::new(store, clock, parts.sink.name.clone(), parts.options.lease),
             asked_at: now,
             empty_claims: 0,
+            ended_leases: 0,
             one_by_one: false,
             locked_until: None,
             parts,
@@ -284,8 +287,12 @@ impl Claimer {
     }
 
     async fn claim(&mut self, memory: &Reservation) -> Result<Answer, Next> {
-        let Parts { sink, store, clock, options, .. } = &self.parts;
+        let Parts { sink, store, clock, options, wake, .. } = &self.parts;
         let asked_at = clock.now();
+        let ended_leases = wake.ended_leases();
+        if std::mem::replace(&mut self.ended_leases, ended_leases) != ended_leases {
+            self.plan.look_behind();
+        }
         let scan = self.plan.next(asked_at);
         if sink.take_lane_broke() {
             self.lane_run.failed();
@@ -309,7 +316,7 @@ impl Claimer {
             Ok(claimed) => claimed,
             Err(error) => {
                 sink.breaker().probe_unused();
-                self.plan.failed(scan, clock.now());
+                self.plan.failed(scan, asked_at, clock.now());
                 let at_once = self.recovery.failed(size, token, &error);
                 return Err(if at_once { Next::Claim } else { self.store_away(&error) });
             }

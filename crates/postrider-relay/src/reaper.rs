@@ -37,7 +37,7 @@ async fn reap(store: &StoreClient, telemetry: &Telemetry, wake: &Wake) {
     while let Ok(ended) = store.ask("end expired leases", |store| store.repair_expired_leases(BATCH_SIZE)).await {
         if ended > 0 {
             telemetry.reaped(ended);
-            wake.wake_claimers();
+            wake.leases_ended(ended);
             info!(leases = ended, "ended leases that ran out");
         }
         if ended < u64::from(BATCH_SIZE) {

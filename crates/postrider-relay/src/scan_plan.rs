@@ -53,13 +53,20 @@ impl ScanPlan {
         self.every_lane_at = now;
     }
 
-    /// A scan got no answer: the next is a partial one, if possible.
-    pub(crate) fn failed(&mut self, scan: Scan, now: Instant) {
+    /// Leases have ended behind the watermark: the next scan begins before them.
+    pub(crate) fn look_behind(&mut self) {
+        self.watermark = None;
+    }
+
+    /// A scan got no answer: after one that was waited for, the next is a partial one, if possible. One that a lost
+    /// connection ended at once says nothing about what a scan costs.
+    pub(crate) fn failed(&mut self, scan: Scan, asked_at: Instant, now: Instant) {
+        let pause = pause_after(now - asked_at);
         if scan.every_lane {
-            self.every_lane_at = now + LONGEST_PAUSE;
+            self.every_lane_at = now + pause;
         }
         if scan.due_from.is_none() && self.watermark.is_some() {
-            self.from_start_at = now + LONGEST_PAUSE;
+            self.from_start_at = now + pause;
         }
     }
 
@@ -71,7 +78,7 @@ impl ScanPlan {
     /// before its last message. Late commits, retries and other priorities may come before it, too; a scan from the start
     /// finds them.
     pub(crate) fn succeeded(&mut self, scan: Scan, claimed: &[Claimed], full: bool, asked_at: Instant, now: Instant) {
-        let pause = ((now - asked_at) * PAUSE_FACTOR).min(LONGEST_PAUSE);
+        let pause = pause_after(now - asked_at);
         if scan.due_from.is_none() {
             self.from_start_at = now + pause;
         }
@@ -87,6 +94,10 @@ impl ScanPlan {
             _ => None,
         };
     }
+}
+
+fn pause_after(duration: Duration) -> Duration {
+    (duration * PAUSE_FACTOR).min(LONGEST_PAUSE)
 }
 
 /// How many messages of one lane a claim takes. Few lanes leave a claim half empty, so it doubles until claims are full, and
@@ -169,9 +180,34 @@ mod tests {
     fn a_scan_without_an_answer_is_followed_by_a_partial_one() {
         let start = Instant::now();
         let mut plan = ScanPlan::new(start);
-        plan.failed(plan.next(start), start);
-        assert!(!plan.next(start).every_lane && plan.next(start + LONGEST_PAUSE).is_full());
-        plan.force_full(start);
-        assert!(plan.next(start).is_full());
+        let gave_up = start + Duration::from_secs(5);
+        plan.failed(plan.next(start), start, gave_up);
+        assert!(!plan.next(gave_up).every_lane && plan.next(gave_up + LONGEST_PAUSE).is_full());
+        plan.force_full(gave_up);
+        assert!(plan.next(gave_up).is_full());
+    }
+
+    /// A server that is killed breaks every scan at once. Messages of a relay that died with it are behind the watermark.
+    #[test]
+    fn a_scan_that_a_lost_connection_ended_is_not_put_off() {
+        let start = Instant::now();
+        let mut plan = ScanPlan::new(start);
+        let message = postrider_testkit::sink_contract::claimed("t", "1");
+        plan.succeeded(plan.next(start), std::slice::from_ref(&message), true, start, start);
+        let broke = start + Duration::from_millis(2);
+        plan.failed(plan.next(start), start, broke);
+        assert!(plan.next(broke + Duration::from_millis(2) * PAUSE_FACTOR).is_full());
+    }
+
+    #[test]
+    fn leases_that_ended_are_looked_for_behind_the_watermark() {
+        let start = Instant::now();
+        let mut plan = ScanPlan::new(start);
+        let message = postrider_testkit::sink_contract::claimed("t", "1");
+        let slow = start + Duration::from_secs(1);
+        plan.succeeded(plan.next(start), std::slice::from_ref(&message), true, start, slow);
+        assert_eq!(plan.next(slow).due_from, Some(message.due_at));
+        plan.look_behind();
+        assert_eq!(plan.next(slow).due_from, None);
     }
 }

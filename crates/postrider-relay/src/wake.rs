@@ -3,7 +3,7 @@
 //! Nothing here claims.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider::{Inspect, Listener, Queue};
@@ -38,6 +38,8 @@ pub(crate) struct Wake {
     options: Arc<RelayOptions>,
     news: watch::Sender<u64>,
     listening: AtomicBool,
+    /// How many leases the reaper of this relay has ended.
+    ended_leases: AtomicU64,
     /// What the store knows. Locked while the store is told, so that it hears things in order.
     announced: Mutex<Option<Announced>>,
 }
@@ -59,7 +61,7 @@ pub(crate) enum Sleep {
 impl Wake {
     pub(crate) fn new(store: Arc<StoreClient>, clock: Arc<dyn Clock>, options: Arc<RelayOptions>) -> Self {
         let (news, listening, announced) = (watch::Sender::new(0), AtomicBool::new(false), Mutex::default());
-        Self { store, clock, options, news, listening, announced }
+        Self { store, clock, options, news, listening, ended_leases: AtomicU64::new(0), announced }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -93,6 +95,17 @@ impl Wake {
     /// Wakes the claimers that wait for news.
     pub(crate) fn wake_claimers(&self) {
         self.news.send_modify(|count| *count += 1);
+    }
+
+    /// Wakes them for messages whose leases have just been ended: they are due since long ago, where claimers may not look.
+    pub(crate) fn leases_ended(&self, leases: u64) {
+        self.ended_leases.fetch_add(leases, Ordering::AcqRel);
+        self.wake_claimers();
+    }
+
+    /// How many leases have been ended until now.
+    pub(crate) fn ended_leases(&self) -> u64 {
+        self.ended_leases.load(Ordering::Acquire)
     }
 
     /// Listens over every outage. Ends with the relay.
