@@ -40,6 +40,8 @@ pub struct FaultCounts {
     pub cut: u64,
     /// Connections it cut after a commit, without passing the answer on.
     pub cut_after_commit: u64,
+    /// Statements, or answers to commits, that it has kept to itself with the connection open.
+    pub held: u64,
 }
 
 #[derive(Debug, Default)]
@@ -52,14 +54,19 @@ struct State {
     bytes_per_second: AtomicU32,
     /// Which statements are still to be answered with a cut, and how many.
     ambush: Mutex<Ambush>,
+    /// The next statement with this in it is not passed on.
+    trap: Mutex<Option<String>>,
     connections: AtomicU64,
     refused: AtomicU64,
     cut: AtomicU64,
     cut_after_commit: AtomicU64,
+    held: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Ambush {
+    /// Keep the connection open instead of cutting it.
+    hold: bool,
     /// Goes up with each call, so that what an earlier one began is not given back to a later one.
     call: u64,
     statement: String,
@@ -102,8 +109,31 @@ impl FaultProxy {
     /// hears nothing. Inside a transaction the statement is answered as usual, and the answer to the commit is not. What
     /// fails or is rolled back is answered as usual and does not count. Zero takes an earlier call back.
     pub fn cut_after_commit(&self, statement: &str, count: u64) {
-        let mut ambush = lock(&self.state.ambush);
-        *ambush = Ambush { call: ambush.call + 1, statement: statement.to_owned(), left: count };
+        self.state.lay(statement, count, false);
+    }
+
+    /// The same for one statement, but the connection stays open and the client waits: whoever laid it sees it in
+    /// [`FaultCounts::held`] and does what is to be done to a client that is in doubt. [`FaultProxy::cut_all`] ends it.
+    pub fn hold_after_commit(&self, statement: &str) {
+        self.state.lay(statement, 1, true);
+    }
+
+    /// Keeps the next statement that contains `statement` from the server, and the client waiting, as above.
+    pub fn hold_before(&self, statement: &str) {
+        *lock(&self.state.trap) = Some(statement.to_owned());
+    }
+
+    /// Takes back what [`FaultProxy::hold_before`] and the ambushes are still waiting for.
+    pub fn take_back(&self) {
+        self.state.lay("", 0, false);
+        *lock(&self.state.trap) = None;
+    }
+
+    /// Connections that are open through it.
+    pub fn open(&self) -> usize {
+        let mut sessions = lock(&self.state.sessions);
+        sessions.retain(|_, session| !session.is_finished());
+        sessions.len()
     }
 
     /// How many of the cuts after a commit are still to come.
@@ -134,6 +164,7 @@ impl FaultProxy {
             refused: read(&self.state.refused),
             cut: read(&self.state.cut),
             cut_after_commit: read(&self.state.cut_after_commit),
+            held: read(&self.state.held),
         }
     }
 }
@@ -146,6 +177,27 @@ impl Drop for FaultProxy {
 }
 
 impl State {
+    fn lay(&self, statement: &str, count: u64, hold: bool) {
+        let mut ambush = lock(&self.ambush);
+        *ambush = Ambush { hold, call: ambush.call + 1, statement: statement.to_owned(), left: count };
+    }
+
+    /// Whether this statement is the one that is not to be passed on.
+    fn traps(&self, statement: &[u8]) -> bool {
+        let mut trap = lock(&self.trap);
+        let hit = trap.as_ref().is_some_and(|sought| contains(statement, sought.as_bytes()));
+        if hit {
+            *trap = None;
+        }
+        hit
+    }
+
+    /// Counts it, and never returns: the connection ends when it is cut.
+    async fn hold(&self) -> io::Result<()> {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
+    }
+
     fn end_sessions(&self) -> u64 {
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, session| !session.is_finished());
@@ -156,8 +208,7 @@ impl State {
     fn ambushes(&self, statement: &[u8]) -> Option<u64> {
         let mut ambush = lock(&self.ambush);
         let sought = ambush.statement.as_bytes();
-        let hit =
-            ambush.left > 0 && (sought.is_empty() || statement.windows(sought.len()).any(|window| window == sought));
+        let hit = ambush.left > 0 && contains(statement, sought);
         ambush.left -= u64::from(hit);
         hit.then_some(ambush.call)
     }
@@ -180,6 +231,10 @@ impl State {
         // The sender is in `self`, so it cannot be gone.
         drop(self.stalled.subscribe().wait_for(|stalled| !stalled).await);
     }
+}
+
+fn contains(statement: &[u8], sought: &[u8]) -> bool {
+    sought.is_empty() || statement.windows(sought.len()).any(|window| window == sought)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -221,7 +276,9 @@ async fn serve(mut client: TcpStream, state: Arc<State>) -> io::Result<()> {
             }
             state.not_stalled().await;
             // Before the server sees it: the answer must find its question.
-            requests.note(&buffer[..length], &state, &asked);
+            if requests.note(&buffer[..length], &state, &asked) {
+                return state.hold().await;
+            }
             to_server.write_all(&buffer[..length]).await?;
         }
     };
@@ -235,6 +292,9 @@ async fn serve(mut client: TcpStream, state: Arc<State>) -> io::Result<()> {
             }
             state.not_stalled().await;
             let Some(bytes) = answers.pass(&buffer[..length], &state, &asked) else {
+                if lock(&state.ambush).hold {
+                    return state.hold().await;
+                }
                 state.cut_after_commit.fetch_add(1, Ordering::SeqCst);
                 return Err(io::Error::other("cut after a commit"));
             };
@@ -264,16 +324,21 @@ struct Requests {
 }
 
 impl Requests {
-    fn note(&mut self, bytes: &[u8], state: &State, asked: &Mutex<Asked>) {
+    /// True: it holds the statement that is not to be passed on.
+    fn note(&mut self, bytes: &[u8], state: &State, asked: &Mutex<Asked>) -> bool {
+        let mut trapped = false;
         for Frame { kind, head } in self.frames.all(bytes) {
             if matches!(kind, b'P' | b'Q') {
                 self.statement = head;
             }
             if REQUESTS.contains(&kind) {
-                let ambushed = state.ambushes(&std::mem::take(&mut self.statement));
+                let statement = std::mem::take(&mut self.statement);
+                trapped |= state.traps(&statement);
+                let ambushed = state.ambushes(&statement);
                 lock(asked).0.push_back(ambushed);
             }
         }
+        trapped
     }
 }
 

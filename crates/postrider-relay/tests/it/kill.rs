@@ -5,11 +5,8 @@
 mod books;
 mod child;
 mod cuts;
-mod fleet;
 mod log;
-mod producers;
 mod receiver;
-mod storm;
 
 use std::ops::Deref;
 use std::path::Path;

@@ -9,4 +9,5 @@ mod cluster;
 mod proxies;
 mod public_api;
 mod template;
+mod torture;
 mod worlds;

@@ -50,6 +50,6 @@ pub(super) async fn assert_books_agree(client: &Client, arrived: &Arrivals) -> u
     duplicates
 }
 
-pub(super) async fn number(client: &Client, sql: &str) -> i64 {
+async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("query").get(0)
 }

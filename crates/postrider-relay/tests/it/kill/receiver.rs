@@ -13,26 +13,21 @@ pub(super) struct Arrival {
     pub(super) message_id: Uuid,
     pub(super) lane: Option<String>,
     pub(super) sequence_id: Option<i64>,
-    pub(super) dedupe_key: Option<String>,
     pub(super) attempt_no: i32,
-    pub(super) payload: serde_json::Value,
 }
 
 pub(super) struct Arrivals {
     pub(super) messages: Vec<Arrival>,
-    /// Beginnings of lines whose writer was killed in the middle of a write: the kernel looks for a deadly signal before
-    /// each page of a file that it writes. They are no messages.
-    pub(super) torn: usize,
 }
 
 /// What has arrived until now, in order. A line that is still being written is not there yet.
 pub(super) fn arrivals(file: &Path) -> Arrivals {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let mut arrivals = Arrivals { messages: Vec::new(), torn: 0 };
+    let mut arrivals = Arrivals { messages: Vec::new() };
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-        // The next writer's line stands right behind a torn one.
+        // A writer that is killed may leave the beginning of a line, which is no message: the kernel looks for a deadly
+        // signal before each page of a file that it writes. The next writer's line stands right behind it.
         let begin = line.rfind("{\"message_id\"").unwrap_or_else(|| panic!("not a line: {line}"));
-        arrivals.torn += usize::from(begin > 0);
         match serde_json::from_str(&line[begin..]) {
             Ok(message) => arrivals.messages.push(message),
             Err(error) => panic!("{error}: {line}"),
