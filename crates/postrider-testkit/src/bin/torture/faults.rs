@@ -79,7 +79,7 @@ faults! {
     VacuumFull,
     /// REINDEX CONCURRENTLY of the hot table.
     Reindex,
-    /// `migrate up`, again.
+    /// `migrate up` while everything goes on.
     MigrateUp,
     /// `prune`, and a dedupe window of seconds while keys are in flight.
     Prune,
